@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use edgeward::admission::review::{NoOpinion, NotAReview, Reviewer};
+use edgeward::admission::review::Reviewer;
 use edgeward::admission::{Answer, Responder};
 use edgeward::instruments::logs::LogLimit;
 use edgeward::instruments::metrics::Metrics;
@@ -28,6 +28,7 @@ use edgeward_cluster::engine::SharedState;
 use edgeward_decision::config::Config;
 use edgeward_decision::keys::Keys;
 use edgeward_decision::model::link::{Link, LinkState};
+use edgeward_decision::placement::verdict::Reason;
 use edgeward_decision::pod::Pod;
 use edgeward_kube::node;
 use edgeward_kube::units::{Micros, Moment, Permille};
@@ -47,7 +48,7 @@ const OPEN_LOOP: Duration = Duration::from_secs(10);
 struct Constant;
 
 impl Answer for Constant {
-    fn review(&self, _body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
+    fn review(&self, _body: &[u8], responder: &Responder) -> anyhow::Result<Vec<u8>> {
         responder.take();
         Ok(
             br#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u","allowed":true}}"#
@@ -55,8 +56,8 @@ impl Answer for Constant {
         )
     }
 
-    fn no_opinion(&self, body: &[u8], _why: NoOpinion, _elapsed: Duration) -> Result<Vec<u8>, NotAReview> {
-        self.review(body, &Responder::new(Clock::start()))
+    fn no_opinion(&self, body: &[u8], _why: Reason, _elapsed: Duration) -> anyhow::Result<Vec<u8>> {
+        self.review(body, &Responder::start())
     }
 }
 
@@ -163,7 +164,7 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
         ..Config::default()
     };
     let keys = Keys::new("example.io");
-    let mut cache = Cache::new(&config);
+    let mut cache = Cache::new(Arc::new(config.clone()));
     let now = clock.moment();
     for i in 0..1_000 {
         let node = json!({
@@ -185,8 +186,10 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
             .unwrap();
         cache.apply_pod(&record, None, clock.now());
     }
-    Kind::ALL.into_iter().for_each(|kind| cache.record_event(kind, now));
-    cache.set_link(
+    Kind::REQUIRED
+        .into_iter()
+        .for_each(|kind| cache.record_event(kind, now));
+    cache.apply_link(
         "cloud",
         Some(Link {
             state: LinkState::Healthy,
@@ -228,7 +231,7 @@ fn body() -> String {
 
 fn client(server: &Server, keep_alive: bool) -> reqwest::Client {
     let builder = reqwest::Client::builder().no_proxy().http1_only();
-    let authority = Certificate::from_pem(server.ca_bundle().unwrap().as_bytes()).unwrap();
+    let authority = Certificate::from_pem(server.ca_bundle.as_deref().unwrap().as_bytes()).unwrap();
     let idle = if keep_alive { CONNECTIONS } else { 0 };
     builder
         .tls_certs_only([authority])
@@ -247,7 +250,7 @@ async fn post(client: &reqwest::Client, url: &str, body: &str, number: u32) {
 }
 
 fn url(server: &Server) -> Arc<str> {
-    format!("https://{}/mutate?timeout=1s", server.admission()).into()
+    format!("https://{}/mutate?timeout=1s", server.admission).into()
 }
 
 /// Reviews per second with one review in flight on every connection.

@@ -16,8 +16,8 @@ pub use connections::{AGE_LIMIT, Connections, HEAD_LIMIT, IDLE_TIMEOUT};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::platform::clock::Clock;
-use review::{NoOpinion, NotAReview};
+use edgeward_decision::placement::verdict::Reason;
+use tokio::time::Instant;
 
 /// Answers reviews for the server. [`Reviewer`](review::Reviewer) is the production implementation; tests use slow and
 /// broken ones.
@@ -31,14 +31,14 @@ pub trait Answer: Send + Sync + 'static {
     ///
     /// # Errors
     /// The body is not an AdmissionReview.
-    fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview>;
+    fn review(&self, body: &[u8], responder: &Responder) -> anyhow::Result<Vec<u8>>;
 
     /// Returns "allowed, no patch" with a warning that gives the reason. Counts it with the time since the body was
     /// complete.
     ///
     /// # Errors
     /// The body is not an AdmissionReview, so not even "allowed" can be answered.
-    fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview>;
+    fn no_opinion(&self, body: &[u8], why: Reason, elapsed: Duration) -> anyhow::Result<Vec<u8>>;
 }
 
 /// What the admission endpoint must know of the server.
@@ -54,17 +54,15 @@ pub struct Phase {
 /// moment, and only what was answered is counted and logged.
 #[derive(Debug)]
 pub struct Responder {
-    clock: Clock,
-    since_us: u64,
+    since: Instant,
     taken: AtomicBool,
 }
 
 impl Responder {
     /// For a review whose body is complete now.
-    pub fn new(clock: Clock) -> Self {
+    pub fn start() -> Self {
         Self {
-            clock,
-            since_us: clock.monotonic_us(),
+            since: Instant::now(),
             taken: AtomicBool::new(false),
         }
     }
@@ -76,6 +74,6 @@ impl Responder {
 
     /// The time since the body was complete.
     pub fn elapsed(&self) -> Duration {
-        Duration::from_micros(self.clock.monotonic_us().saturating_sub(self.since_us))
+        self.since.elapsed()
     }
 }

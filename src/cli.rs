@@ -24,6 +24,8 @@ use edgeward_decision::config::Config;
 use serde::Serialize;
 
 use crate::inspect::Connection;
+use crate::instruments::logs::{self, LogFormat};
+use crate::instruments::metrics::Metrics;
 use crate::serve::{Webhook, tokio_runtime};
 use crate::{api, config};
 
@@ -164,6 +166,7 @@ struct Cluster {
 impl Cluster {
     /// Connects to the cluster and runs `question` within the timeout.
     fn ask<T>(&self, question: impl AsyncFnOnce(&Connection) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let _logs = logs::init_logging(LogFormat::Pretty, "warn", &Metrics::new())?;
         let (runtime, timeout) = (tokio_runtime()?, self.timeout);
         let answer = runtime.block_on(async {
             let connection = Connection::open(self.context.as_deref()).await?;

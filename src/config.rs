@@ -87,16 +87,15 @@ impl Versions {
 /// The last valid configuration, or the defaults until there is one.
 #[derive(Debug)]
 pub struct Configuration {
-    current: Arc<ArcSwap<Config>>,
+    /// The current configuration. Two loads may return two versions.
+    pub current: Arc<ArcSwap<Config>>,
     /// The current configuration for waiting tasks; `None` until the first valid one arrives.
-    versions: watch::Sender<Option<Arc<Config>>>,
+    pub versions: watch::Sender<Option<Arc<Config>>>,
     /// edgeward's own namespace, whose pods are never mutated.
     namespace: String,
     /// Whether pods may be gated.
     may_gate: bool,
     metrics: Arc<Metrics>,
-    /// Whether a version was ever accepted. Some settings cannot change after that.
-    in_use: bool,
     /// The last offered version, accepted or refused.
     seen: Option<u64>,
 }
@@ -105,26 +104,15 @@ impl Configuration {
     /// Starts with the defaults. Pods of edgeward's own `namespace` pass through under every version. Without `may_gate`,
     /// gating is off under every version: the process cannot release pods.
     pub fn new(namespace: String, may_gate: bool, metrics: Arc<Metrics>) -> Self {
-        let config = Arc::new(of(Config::default(), &namespace, may_gate));
+        let config = of(Config::default(), &namespace, may_gate);
         Self {
-            current: Arc::new(ArcSwap::new(Arc::clone(&config))),
-            versions: watch::Sender::new(Some(config)),
+            current: Arc::new(ArcSwap::from_pointee(config)),
+            versions: watch::Sender::default(),
             namespace,
             may_gate,
             metrics,
-            in_use: false,
             seen: None,
         }
-    }
-
-    /// The current configuration. Two loads may return two versions.
-    pub fn current(&self) -> Arc<ArcSwap<Config>> {
-        Arc::clone(&self.current)
-    }
-
-    /// The configuration in use and later ones. With a [`ConfigMap`], none is in use before its first valid version.
-    pub fn versions(&self) -> Versions {
-        Versions::of(&self.versions)
     }
 
     /// Accepts a valid version of the configuration, and reports acceptance or refusal in log and metrics. Does
@@ -136,7 +124,7 @@ impl Configuration {
         if self.seen.replace(version) == Some(version) {
             return Ok(());
         }
-        let outcome = outcome().and_then(|(config, notices)| match self.in_use {
+        let outcome = outcome().and_then(|(config, notices)| match self.is_in_use() {
             true => Ok((config.replacing(&self.current.load())?, notices)),
             false => Ok((config, notices)),
         });
@@ -148,7 +136,6 @@ impl Configuration {
                 }
                 self.current.store(Arc::clone(&config));
                 self.versions.send_replace(Some(config));
-                self.in_use = true;
                 self.count(Reload::Loaded);
                 self.metrics.config_version(version);
                 tracing::info!(version = format!("{version:016x}"), "configuration loaded");
@@ -160,6 +147,11 @@ impl Configuration {
                 Err(faults)
             }
         }
+    }
+
+    /// Whether a version was ever accepted. Some settings cannot change after that.
+    fn is_in_use(&self) -> bool {
+        self.versions.borrow().is_some()
     }
 
     /// Records that there is nothing to read. The configuration stays in use, and the next version counts as new in

@@ -68,10 +68,20 @@ impl FleetFile {
         refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                changed = self.watch.changed() => match changed {
-                    Ok(contents) => self.replace(&contents),
-                    Err(error) => tracing::warn!(%error, "fleet file cannot be read; the last good one stays"),
-                },
+                changed = self.watch.changed() => {
+                    let parse = |contents: files::Contents| parse(&self.path, &contents, &self.config.load(), self.clock.moment());
+                    match changed.and_then(parse) {
+                        Ok(document) => {
+                            self.document = document;
+                            self.revision += 1;
+                            tracing::info!(revision = self.revision, "fleet file loaded");
+                        }
+                        Err(error) => {
+                            let error = format!("{error:#}");
+                            tracing::warn!(error, "fleet file refused; the last good one stays");
+                        }
+                    }
+                }
                 _ = refresh.tick() => {}
             }
             self.publish();
@@ -82,20 +92,6 @@ impl FleetFile {
         if let Ok(snapshot) = fleet_file::read(&self.document, &self.config.load(), self.clock.moment()) {
             let revision = self.revision;
             self.shared.set_snapshot(Arc::new(Snapshot { revision, ..snapshot }));
-        }
-    }
-
-    fn replace(&mut self, contents: &files::Contents) {
-        match parse(&self.path, contents, &self.config.load(), self.clock.moment()) {
-            Ok(document) => {
-                self.document = document;
-                self.revision += 1;
-                tracing::info!(revision = self.revision, "fleet file loaded");
-            }
-            Err(error) => tracing::warn!(
-                error = format!("{error:#}"),
-                "fleet file refused; the last good one stays"
-            ),
         }
     }
 }

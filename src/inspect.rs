@@ -3,10 +3,10 @@
 mod connection;
 mod dry_run;
 pub mod installation;
-mod listing;
 mod objects;
+mod view;
 
 pub use connection::Connection;
 pub use dry_run::Answer;
-pub use listing::{list_and_probe, view};
-pub use objects::{Liqo, config_map, events, liqo, policies, profile_faults, site_specs};
+pub use objects::{Liqo, config_map, events, policies};
+pub use view::{View, view};

@@ -4,7 +4,6 @@
 //! Without the CRDs, edgeward only asks for them from time to time.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use edgeward_cluster::engine::Change;
 use edgeward_cluster::liqo as wire;
@@ -26,9 +25,6 @@ use crate::watch::raw::{Gvr, Raw};
 /// The discovered sites; `None` until it is known whether there are any.
 pub(crate) type Discovered = Option<Arc<Vec<Arc<SiteDefinition>>>>;
 
-/// The shortest time between two publications. Offloading a namespace causes several events.
-const PAUSE: Duration = Duration::from_millis(100);
-
 /// How long to wait for the first lists before edgeward continues without them.
 const PATIENCE: Micros = Micros::from_secs(30);
 
@@ -38,7 +34,8 @@ pub struct Liqo {
     metrics: Arc<Metrics>,
     clock: Clock,
     changes: Changes,
-    discovered: watch::Sender<Discovered>,
+    /// The latest discovered sites.
+    pub(crate) discovered: watch::Sender<Discovered>,
 }
 
 impl Liqo {
@@ -53,41 +50,33 @@ impl Liqo {
         }
     }
 
-    /// The latest discovered sites.
-    pub(crate) fn discovered(&self) -> watch::Receiver<Discovered> {
-        self.discovered.subscribe()
-    }
-
     /// Follows Liqo's objects. Never returns. Calls `known` once it is known whether Liqo is in use and, if so, its
-    /// state.
-    pub async fn follow(self, mut versions: Versions, known: impl FnOnce()) {
-        let mut known = Some(known);
+    /// state, and after each change.
+    pub async fn follow(self, mut versions: Versions, known: impl Fn()) {
         let mut told = None;
         let mut config = versions.next().await;
         loop {
             let same = |one: &Config, other: &Config| one.liqo == other.liqo;
-            let work = self.follow_with(&config, &mut told, &mut known);
+            let work = self.follow_with(&config, &mut told, &known);
             config = versions.until_other(&config, same, work).await;
         }
     }
 
-    async fn follow_with(&self, config: &Config, told: &mut Option<Facts>, known: &mut Option<impl FnOnce()>) {
+    async fn follow_with(&self, config: &Config, told: &mut Option<Facts>, known: &impl Fn()) {
         let enabled = config.liqo.enabled;
         let (kinds, mut changed) = watch::channel(Kinds::default());
         let patient_until = self.clock.moment().after(PATIENCE);
         let published = async {
             loop {
-                let is_impatient = known.is_some() && self.clock.moment() >= patient_until;
+                let is_impatient = told.is_none() && self.clock.moment() >= patient_until;
                 let objects = changed.borrow_and_update().objects(enabled, is_on(told), is_impatient);
                 if let Some(objects) = objects {
                     self.tell(objects, config, told).await;
-                    if let Some(known) = known.take() {
-                        known();
-                    }
+                    known();
                 }
                 tokio::select! {
-                    Ok(()) = changed.changed() => tokio::time::sleep(PAUSE).await,
-                    () = self.clock.reach(Some(patient_until)), if known.is_some() => {}
+                    Ok(()) = changed.changed() => {}
+                    () = self.clock.reach(Some(patient_until)), if told.is_none() => {}
                 }
             }
         };
@@ -126,6 +115,7 @@ impl Liqo {
     }
 
     async fn watch(&self, kinds: &watch::Sender<Kinds>) {
+        let namespace_map = |json: &str| wire::namespace_map(json).map(Arc::new);
         tokio::join!(
             self.watch_kind(Gvr::FOREIGN_CLUSTERS, kinds, wire::foreign_cluster, |all| &mut all
                 .foreign_clusters),
@@ -167,7 +157,7 @@ type Kind<T> = Seen<Option<T>>;
 struct Kinds {
     foreign_clusters: Kind<wire::ForeignCluster>,
     virtual_nodes: Kind<Box<str>>,
-    offloadings: Kind<wire::NamespaceOffloading>,
+    offloadings: Kind<model::Offloading>,
     maps: Kind<Arc<wire::NamespaceMap>>,
     connections: Kind<(Box<str>, Latency)>,
 }
@@ -194,7 +184,7 @@ impl Kinds {
         if enabled == Enabled::Auto && !are_listed(&needed) && !goes_on {
             return Some(None);
         }
-        let offloading = |(key, offloading): (&Key, &Option<_>)| Some((key.0.as_str().into(), (*offloading)?));
+        let offloading = |(key, offloading): (&Key, &Option<_>)| Some((key.0.as_str().into(), offloading.clone()?));
         Some(Some(LiqoObjects {
             are_namespaces_known: are_listed(&needed[2..]),
             foreign_clusters: readable(&self.foreign_clusters),
@@ -209,11 +199,6 @@ impl Kinds {
 /// The objects that could be read.
 fn readable<T: Clone>(kind: &Kind<T>) -> Vec<T> {
     kind.objects.values().flatten().cloned().collect()
-}
-
-/// Reads the namespaces that are offloaded to a cluster; `None` if the object is unreadable.
-pub(crate) fn namespace_map(json: &str) -> Option<Arc<wire::NamespaceMap>> {
-    wire::namespace_map(json).map(Arc::new)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use edgeward_cluster::backstop::BackstopReport;
 use edgeward_cluster::cache::Kind;
 use edgeward_cluster::engine::{Change, Effect, Engine};
 use edgeward_cluster::queue::Plan;
-use edgeward_kube::units::{Micros, Moment, Now};
+use edgeward_kube::units::{Micros, Now};
 use tokio::sync::{mpsc, watch as channel};
 
 use crate::instruments::metrics::{Metrics, count};
@@ -25,18 +25,13 @@ const BACKLOG: usize = 256;
 #[derive(Debug, Clone)]
 pub struct Changes {
     sender: mpsc::Sender<(Now, Change)>,
-    clock: Clock,
+    /// The clock by which changes are observed.
+    pub clock: Clock,
 }
 
 impl Changes {
-    /// The clock by which changes are observed.
-    pub fn clock(&self) -> Clock {
-        self.clock
-    }
-
     /// Changes that go to this channel.
-    #[cfg(test)]
-    pub(crate) fn to(sender: mpsc::Sender<(Now, Change)>, clock: Clock) -> Self {
+    pub fn to(sender: mpsc::Sender<(Now, Change)>, clock: Clock) -> Self {
         Self { sender, clock }
     }
 
@@ -58,8 +53,10 @@ pub struct Observer {
     changes: mpsc::Receiver<(Now, Change)>,
     clock: Clock,
     metrics: Arc<Metrics>,
-    plans: channel::Sender<Arc<Plan>>,
-    backstop_reports: channel::Sender<Arc<BackstopReport>>,
+    /// The latest plan for gated pods.
+    pub plans: channel::Sender<Arc<Plan>>,
+    /// The latest candidates of the backstop.
+    pub backstop_reports: channel::Sender<Arc<BackstopReport>>,
 }
 
 impl Observer {
@@ -73,53 +70,32 @@ impl Observer {
             plans: channel::Sender::default(),
             backstop_reports: channel::Sender::default(),
         };
-        (observer, Changes { sender, clock })
-    }
-
-    /// The latest plan for gated pods.
-    pub fn plans(&self) -> channel::Receiver<Arc<Plan>> {
-        self.plans.subscribe()
-    }
-
-    /// The latest candidates of the backstop.
-    pub fn backstop_reports(&self) -> channel::Receiver<Arc<BackstopReport>> {
-        self.backstop_reports.subscribe()
+        (observer, Changes::to(sender, clock))
     }
 
     /// Feeds this engine until all senders are gone. Calls `then` with each effect; it must not block.
     pub async fn run(mut self, mut engine: Engine, mut then: impl FnMut(Effect)) {
-        let (mut is_due, mut published) = (false, Moment(i64::MIN));
+        let mut published = self.clock.moment();
         loop {
-            let due_at = match is_due {
-                true => Some(published.after(COALESCE)),
-                false => engine.next_change(),
-            };
-            // A timer never fires at once, and more changes may always be waiting, so check the time first.
-            if due_at.is_some_and(|at| at <= self.clock.moment()) {
-                // A plan takes time. Apply what was observed meanwhile now, so that it does not wait for two plans.
-                for _ in 0..BACKLOG {
-                    let Ok((at, change)) = self.changes.try_recv() else {
-                        break;
-                    };
-                    engine.apply(&change, at);
-                }
-                published = self.clock.moment();
-                engine = self.publish(engine, &mut then).await;
-                is_due = false;
-                continue;
-            }
             tokio::select! {
-                () = self.clock.reach(due_at) => {}
-                // Changes before a due publication wait for it in the channel. They would otherwise wake this task
-                // one by one.
-                received = self.changes.recv(), if !is_due => {
+                () = self.clock.reach(engine.next_change()) => {}
+                received = self.changes.recv() => {
                     let Some((at, change)) = received else {
                         return;
                     };
                     engine.apply(&change, at);
-                    is_due = true;
                 }
             }
+            // More changes wait for the publication in the channel. They would otherwise wake this task one by one.
+            self.clock.reach(Some(published.after(COALESCE))).await;
+            for _ in 0..BACKLOG {
+                let Ok((at, change)) = self.changes.try_recv() else {
+                    break;
+                };
+                engine.apply(&change, at);
+            }
+            published = self.clock.moment();
+            engine = self.publish(engine, &mut then).await;
         }
     }
 
@@ -144,7 +120,7 @@ impl Observer {
         }
         let cache = engine.cache();
         self.metrics.cached_pods.set(count(cache.pods()));
-        for kind in Kind::ALL {
+        for kind in Kind::REQUIRED {
             if let Some(at) = cache.last_event(kind) {
                 let heard = seconds_before(now, now.moment.since(at));
                 self.metrics.watch_heard.at([kind.as_str()]).set(heard);

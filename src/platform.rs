@@ -1,12 +1,15 @@
 //! The machine: clock, files, threads for long work, YAML parsing, and rate limits.
 
-mod allocator;
 pub mod blocking;
 pub mod clock;
 pub mod files;
 pub mod threads;
 pub mod token_bucket;
 pub mod yaml;
+
+/// The global memory allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A random number; unique across replicas and calls for all practical purposes.
 pub(crate) fn random() -> u64 {

@@ -1,7 +1,6 @@
 //! Watches SloPolicies and publishes them as one value.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use edgeward_decision::placement::policy::{Policies, Policy, Seen};
@@ -16,33 +15,22 @@ use crate::platform::clock::Clock;
 use crate::watch::objects::{self, Rights};
 use crate::watch::raw::{Gvr, Raw};
 
-/// The shortest time between two publications. Many policies applied in a row result in few versions.
-const PAUSE: Duration = Duration::from_millis(100);
-
 /// Publishes the policies of the cluster while the CRD is installed, and none otherwise.
 #[derive(Debug, Default)]
 pub struct SloPolicies {
-    current: Arc<ArcSwap<Policies>>,
-    versions: watch::Sender<Arc<Policies>>,
+    /// The current policies.
+    pub current: Arc<ArcSwap<Policies>>,
+    /// The current policies for waiting tasks.
+    pub versions: watch::Sender<Arc<Policies>>,
 }
 
 impl SloPolicies {
-    /// The current policies.
-    pub fn current(&self) -> Arc<ArcSwap<Policies>> {
-        Arc::clone(&self.current)
-    }
-
-    /// The current policies for waiting tasks.
-    pub fn versions(&self) -> watch::Receiver<Arc<Policies>> {
-        self.versions.subscribe()
-    }
-
     /// Follows the policies. Never returns. Calls `listed` once all were listed or the CRD is known to be absent, and
     /// after each change.
     pub async fn follow(self, client: Client, metrics: Arc<Metrics>, clock: Clock, listed: impl Fn()) {
         let (seen, mut objects) = watch::channel(objects::Seen::default());
         let limit = LogLimit::new(clock);
-        let read = |object: &Raw, before: Option<&Arc<Seen>>| read_after(object, before, &limit);
+        let read = |object: &Raw, before: Option<&Arc<Seen>>| read(object, before, &limit);
         let watched = objects::follow(Gvr::POLICIES, Rights::Needed, &client, &metrics, read, &seen, |seen| {
             seen
         });
@@ -54,38 +42,23 @@ impl SloPolicies {
                     .map(|all| all.values().cloned().collect::<Vec<_>>());
                 let Some(all) = all else { continue };
                 let publish = async {
-                    self.publish(all, &limit).await;
+                    let policies = blocking(move || Arc::new(Policies::of(all))).await;
+                    self.current.store(Arc::clone(&policies));
+                    if let Some(held_back) = limit.due("changed") {
+                        tracing::info!(in_force = policies.in_force(), held_back, "SloPolicies read");
+                    }
+                    self.versions.send_replace(policies);
                     listed();
                 };
                 at_leisure(clock, publish).await;
-                tokio::time::sleep(PAUSE).await;
             }
         };
         tokio::join!(watched, published);
     }
-
-    /// Publishes these policies as one value.
-    async fn publish(&self, all: Vec<Arc<Seen>>, limit: &LogLimit) {
-        let policies = blocking(move || Arc::new(Policies::of(all))).await;
-        self.current.store(Arc::clone(&policies));
-        if let Some(held_back) = limit.due("changed") {
-            tracing::info!(in_force = policies.in_force(), held_back, "SloPolicies read");
-        }
-        self.versions.send_replace(policies);
-    }
 }
 
-/// Reads an SloPolicy, given the previously known version.
-fn read_after(object: &Raw, before: Option<&Arc<Seen>>, limit: &LogLimit) -> Option<Arc<Seen>> {
-    let now = read(object, limit)?;
-    Some(match before {
-        Some(before) => now.after(before),
-        None => now,
-    })
-}
-
-/// Reads an SloPolicy. Faults are logged.
-pub(crate) fn read(object: &Raw, limit: &LogLimit) -> Option<Arc<Seen>> {
+/// Reads an SloPolicy, given the previously known version. Faults are logged.
+pub(crate) fn read(object: &Raw, before: Option<&Arc<Seen>>, limit: &LogLimit) -> Option<Arc<Seen>> {
     let meta = object.meta();
     let (namespace, name) = (meta.namespace.clone()?, meta.name.clone()?);
     // The API server sends JSON.
@@ -96,11 +69,15 @@ pub(crate) fn read(object: &Raw, limit: &LogLimit) -> Option<Arc<Seen>> {
     {
         tracing::warn!(namespace, name, error = %faults, held_back, "an SloPolicy is not in force as it is");
     }
-    Some(Arc::new(Seen {
+    let now = Seen {
         namespace,
         name,
         generation: value["metadata"]["generation"].as_i64(),
         policy,
+    };
+    Some(Arc::new(match before {
+        Some(before) => now.after(before),
+        None => now,
     }))
 }
 
@@ -118,18 +95,22 @@ mod tests {
             let object = json!({"metadata": {"namespace": "a", "name": "x"}, "spec": spec});
             Raw::from_json(object.to_string().into()).unwrap()
         };
-        let whole = read_after(&object("batch"), None, &limit).unwrap();
-        let faulty = read_after(&object("fast"), Some(&whole), &limit).unwrap();
-        let again = read_after(&object("fast"), Some(&faulty), &limit).unwrap();
-        for seen in [&faulty, &again] {
-            let instead = seen.policy.as_ref().unwrap_err().instead().map(ToString::to_string);
-            assert_eq!(
-                instead.as_deref(),
-                Some("the last version without faults counts meanwhile")
-            );
-        }
+        let whole = read(&object("batch"), None, &limit).unwrap();
+        let faulty = read(&object("fast"), Some(&whole), &limit).unwrap();
+        let again = read(&object("fast"), Some(&faulty), &limit).unwrap();
         assert_eq!(faulty, again);
-        let alone = read_after(&object("fast"), None, &limit).unwrap();
-        assert!(alone.policy.as_ref().unwrap_err().instead().is_none());
+        let instead = |seen: &Seen| {
+            seen.policy
+                .as_ref()
+                .unwrap_err()
+                .instead
+                .as_ref()
+                .map(|one| one.what.clone())
+        };
+        assert_eq!(
+            instead(&faulty).as_deref(),
+            Some("the last version without faults counts meanwhile")
+        );
+        assert_eq!(instead(&read(&object("fast"), None, &limit).unwrap()), None);
     }
 }

@@ -35,27 +35,20 @@ const MAX_ASKED: usize = 8;
 
 /// Follows and evaluates PerformanceProfiles while their CRD is installed. Otherwise there are none.
 pub struct PerformanceProfiles {
-    client: kube::Client,
     shared: Arc<SharedState>,
     metrics: Arc<Metrics>,
     clock: Clock,
     changes: Changes,
     entries: BTreeMap<String, Entry>,
     answers: Answers,
-    evaluated: watch::Sender<Arc<All>>,
+    /// The latest evaluations.
+    pub evaluated: watch::Sender<Arc<All>>,
 }
 
 impl PerformanceProfiles {
     /// Starts without profiles.
-    pub fn new(
-        client: kube::Client,
-        shared: Arc<SharedState>,
-        metrics: Arc<Metrics>,
-        clock: Clock,
-        changes: Changes,
-    ) -> Self {
+    pub fn new(shared: Arc<SharedState>, metrics: Arc<Metrics>, clock: Clock, changes: Changes) -> Self {
         Self {
-            client,
             shared,
             metrics,
             clock,
@@ -66,24 +59,19 @@ impl PerformanceProfiles {
         }
     }
 
-    /// The latest evaluations.
-    pub fn evaluated(&self) -> watch::Receiver<Arc<All>> {
-        self.evaluated.subscribe()
-    }
-
     /// Follows the profiles, evaluates them with the newest snapshot, and sends the scores. Never returns. Calls
     /// `listed` once all were listed or the CRD is known to be absent.
-    pub async fn follow(mut self, mut versions: Versions, listed: impl FnOnce()) {
+    pub async fn follow(mut self, client: kube::Client, mut versions: Versions, listed: impl FnOnce()) {
         let (seen, mut objects) = watch::channel(Seen::default());
         let read = |object: &Raw, _: Option<&_>| read(object);
-        let (client, metrics) = (self.client.clone(), Arc::clone(&self.metrics));
+        let metrics = Arc::clone(&self.metrics);
         let watched = objects::follow(Gvr::PROFILES, Rights::Needed, &client, &metrics, read, &seen, |seen| {
             seen
         });
         let evaluating = async {
             // The sender lives as long as this is awaited.
             let _ = objects.wait_for(|seen| seen.all().is_some()).await;
-            self.take(by_name(&mut objects)).await;
+            self.take(&mut objects).await;
             listed();
             let mut config = versions.next().await;
             loop {
@@ -97,7 +85,9 @@ impl PerformanceProfiles {
     }
 
     /// Takes over the current objects. A changed profile is evaluated at once.
-    async fn take(&mut self, objects: BTreeMap<String, SeenProfile>) {
+    async fn take(&mut self, objects: &mut Objects) {
+        let objects = objects.borrow_and_update().objects.clone();
+        let objects: BTreeMap<_, _> = objects.into_iter().map(|((_, name), seen)| (name, seen)).collect();
         let now = self.clock.moment();
         self.entries.retain(|name, _| objects.contains_key(name));
         for (name, seen) in objects {
@@ -112,7 +102,8 @@ impl PerformanceProfiles {
             if let Some(error) = &evaluated.refused {
                 tracing::warn!(name, error, "a PerformanceProfile is not accepted");
             }
-            self.entries.insert(name, Entry { evaluated, next: now });
+            let next = evaluated.profile.as_ref().map_or(Moment(i64::MAX), |_| now);
+            self.entries.insert(name, Entry { evaluated, next });
         }
         let profiles = self
             .entries
@@ -132,7 +123,7 @@ impl PerformanceProfiles {
             self.round(config, server.as_ref(), objects).await;
             let next = self.entries.values().map(|entry| entry.next).min();
             tokio::select! {
-                Ok(()) = objects.changed() => self.take(by_name(objects)).await,
+                Ok(()) = objects.changed() => self.take(objects).await,
                 () = self.clock.reach(next) => {}
             }
         }
@@ -141,18 +132,8 @@ impl PerformanceProfiles {
     /// Sends the queries of the profiles that are due, evaluates these profiles, and publishes the results of all.
     async fn round(&mut self, config: &Arc<Config>, server: Option<&Connection>, objects: &mut Objects) {
         let began = self.clock.moment();
-        let mut due = Vec::new();
-        for (name, entry) in &mut self.entries {
-            match &entry.evaluated.profile {
-                Some(profile) if entry.next <= began => due.push((name.clone(), Arc::clone(profile))),
-                Some(_) => {}
-                None => entry.next = Moment(i64::MAX),
-            }
-        }
-        if due.is_empty() {
-            return;
-        }
-        let queries = due.iter().flat_map(|(_, profile)| profile.queries());
+        let due = self.due(began);
+        let queries = due.values().flat_map(|profile| profile.queries());
         let queries = queries.map(Arc::<str>::from).collect::<BTreeSet<_>>();
         let clock = self.clock;
         let asking = stream::iter(queries).map(|query| answers::ask(server, query, clock));
@@ -163,32 +144,37 @@ impl PerformanceProfiles {
                     Some((query, answer)) => self.answers.take(query, answer, &self.metrics),
                     None => break,
                 },
-                Ok(()) = objects.changed() => self.take(by_name(objects)).await,
+                Ok(()) = objects.changed() => self.take(objects).await,
             }
         }
 
+        // A profile that changed meanwhile became due after `began`.
+        let due = self.due(began);
         let (snapshot, config, now) = (self.shared.snapshot(), Arc::clone(config), self.clock.now());
         let answers = self.answers.clone();
         let rounds = blocking(move || {
             let evaluate = |(name, profile): (String, Arc<Profile>)| {
                 let evaluation =
                     edgeward_profiles::score(&profile, &snapshot, &config, |query| answers.get(query), now.moment);
-                (name, profile, Round { evaluation, at: now })
+                (name, profile.period, Round { evaluation, at: now })
             };
             due.into_iter().map(evaluate).collect::<Vec<_>>()
         })
         .await;
-        for (name, profile, round) in rounds {
-            // The profile may have changed meanwhile. It is due again then.
-            if let Some(entry) = self.entries.get_mut(&name)
-                && let Some(current) = &entry.evaluated.profile
-                && Arc::ptr_eq(current, &profile)
-            {
-                entry.next = began.after(profile.period);
+        for (name, period, round) in rounds {
+            if let Some(entry) = self.entries.get_mut(&name) {
+                entry.next = began.after(period);
                 entry.evaluated.last = Some(Arc::new(round));
             }
         }
         self.publish().await;
+    }
+
+    /// The profiles in force that are due at this moment.
+    fn due(&self, now: Moment) -> BTreeMap<String, Arc<Profile>> {
+        let due = self.entries.iter().filter(|(_, entry)| entry.next <= now);
+        due.filter_map(|(name, entry)| Some((name.clone(), entry.evaluated.profile.clone()?)))
+            .collect()
     }
 
     async fn publish(&self) {
@@ -209,19 +195,10 @@ impl PerformanceProfiles {
 /// The PerformanceProfiles as seen last.
 type Objects = watch::Receiver<Seen<SeenProfile>>;
 
-fn by_name(objects: &mut Objects) -> BTreeMap<String, SeenProfile> {
-    let seen = objects.borrow_and_update();
-    let named = seen
-        .objects
-        .iter()
-        .map(|((_, name), seen)| (name.clone(), seen.clone()));
-    named.collect()
-}
-
 /// State of a profile between its rounds.
 struct Entry {
     evaluated: Evaluated,
-    /// When it is due.
+    /// When it is due; never if no spec was ever accepted.
     next: Moment,
 }
 
@@ -229,10 +206,10 @@ struct Entry {
 /// spec is invalid.
 pub(crate) fn scores_of(object: &Raw, now: Now) -> Option<(Box<str>, Arc<ProfileScores>)> {
     let name = object.meta().name.as_deref()?;
+    let evaluated = Evaluated::after(read(object)?, None);
+    let scores = evaluated.scores()?;
     let value: Value = serde_json::from_str(object.json()).ok()?;
-    let profile = Profile::read(&value["spec"]).ok()?;
     let status: PerformanceProfileStatus = serde_json::from_value(value["status"].clone()).unwrap_or_default();
-    let is_of_spec = status.observed_generation == value["metadata"]["generation"].as_i64();
     let site = |site: SiteScore| {
         let age = now.wall.duration_since(site.as_of?.parse().ok()?);
         let numbers = if site.by_missing.is_empty() {
@@ -250,17 +227,11 @@ pub(crate) fn scores_of(object: &Raw, now: Now) -> Option<(Box<str>, Arc<Profile
             },
         ))
     };
+    let is_of_spec = evaluated.known().is_some();
+    let sites = status.scores.into_iter().filter(|_| is_of_spec).filter_map(site);
     let scores = ProfileScores {
-        better: profile.better,
-        margin: profile.margin,
-        staleness: profile.staleness,
-        preferred: status.preferred.filter(|_| is_of_spec).map(Box::from),
-        sites: status
-            .scores
-            .into_iter()
-            .filter(|_| is_of_spec)
-            .filter_map(site)
-            .collect(),
+        sites: sites.collect(),
+        ..Arc::unwrap_or_clone(scores)
     };
     Some((name.into(), Arc::new(scores)))
 }

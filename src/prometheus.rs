@@ -4,8 +4,6 @@
 //! not be renewed counts until it is stale.
 
 pub(crate) mod answer;
-mod client;
-mod outcome;
 mod reading;
 
 use std::sync::Arc;
@@ -13,18 +11,20 @@ use std::time::Duration;
 
 use edgeward_cluster::engine::Change;
 use edgeward_cluster::telemetry::Telemetry;
-use edgeward_decision::config::{Config, Input, Prometheus};
+use edgeward_decision::config::{Config, Input};
 use edgeward_kube::units::Micros;
-use tokio::sync::watch;
+use edgeward_profiles::Series;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 
 use crate::config::Versions;
 use crate::instruments::metrics::Metrics;
 use crate::observer::Changes;
 use crate::platform::clock::Clock;
 use crate::platform::random;
-pub(crate) use client::Connection;
+pub(crate) use answer::Connection;
 
-pub use outcome::{Failure, Outcome};
+pub use answer::{Failure, Outcome};
 
 /// Queries the server of the current configuration, if it names one, and sends the results. Never returns.
 pub async fn follow(mut versions: Versions, clock: Clock, metrics: Arc<Metrics>, changes: Changes) {
@@ -37,106 +37,72 @@ pub async fn follow(mut versions: Versions, clock: Clock, metrics: Arc<Metrics>,
     }
 }
 
-/// Queries the server of this configuration. Never returns.
-async fn ask_by(config: &Arc<Config>, clock: Clock, metrics: &Arc<Metrics>, changes: &Changes) {
+/// Queries the server of this configuration, and sends all values after every answer and every failure. Never returns.
+pub async fn ask_by(config: &Config, clock: Clock, metrics: &Metrics, changes: &Changes) {
     let Some(prometheus) = &config.prometheus else {
         changes.send(Change::Telemetry(Box::default())).await;
         return std::future::pending().await;
     };
-    let poller = Poller::new(prometheus, Arc::clone(config), clock, Arc::clone(metrics));
-    let mut telemetry = poller.telemetry();
-    let sent = async {
-        loop {
-            let now = telemetry.borrow_and_update().clone();
-            changes.send(Change::Telemetry(Box::new(now))).await;
-            if telemetry.changed().await.is_err() {
-                return;
-            }
-        }
+    let connection = Connection::new(prometheus);
+    let mut telemetry = Telemetry::new(prometheus.required_inputs());
+    changes.send(Change::Telemetry(Box::new(telemetry.clone()))).await;
+    let ask = async |input: Input, promql, before: Outcome, pause: Micros| {
+        tokio::time::sleep(Duration::from_micros(pause.0)).await;
+        let answer = answer::ask(&connection, promql, prometheus.timeout, clock).await;
+        (input, promql, before, answer)
     };
-    tokio::join!(sent, poller.follow());
+    let queries = prometheus.queries.iter();
+    let mut asked: FuturesUnordered<_> = queries
+        .map(|(input, promql)| ask(*input, promql, Outcome::Ok, Micros(0)))
+        .collect();
+    while let Some((input, promql, before, answer)) = asked.next().await {
+        let result = record(&mut telemetry, input, answer, config, prometheus.staleness, clock);
+        let name = input.as_str();
+        let outcome = report(metrics, [name, name], before, result.err().as_ref());
+        changes.send(Change::Telemetry(Box::new(telemetry.clone()))).await;
+        asked.push(ask(input, promql, outcome, jittered(prometheus.period, random())));
+    }
+    // There are no queries.
+    std::future::pending().await
 }
 
-/// Runs the queries of the section `prometheus` and publishes the answers.
-pub struct Poller {
-    connection: Connection,
-    prometheus: Prometheus,
-    config: Arc<Config>,
+/// Counts the outcome of a query under its name in metrics, and logs it under its name in logs if it is not the one
+/// `before`. Returns the outcome.
+pub(crate) fn report(
+    metrics: &Metrics,
+    [name, query]: [&str; 2],
+    before: Outcome,
+    failure: Option<&Failure>,
+) -> Outcome {
+    let outcome = failure.map_or(Outcome::Ok, |failure| failure.outcome);
+    metrics.prometheus_queries.at([name, outcome.as_str()]).inc();
+    match failure {
+        _ if outcome == before => {}
+        None => tracing::info!(query, "Prometheus gives usable answers again"),
+        Some(failure) => tracing::warn!(
+            query,
+            result = outcome.as_str(),
+            detail = failure.detail,
+            "an answer of Prometheus is not used; the last value stays until it is stale"
+        ),
+    }
+    outcome
+}
+
+/// Records every usable value of an answer. Fails with the first unusable one.
+fn record(
+    telemetry: &mut Telemetry,
+    input: Input,
+    answer: Result<Vec<Series>, Failure>,
+    config: &Config,
+    staleness: Micros,
     clock: Clock,
-    metrics: Arc<Metrics>,
-    telemetry: watch::Sender<Telemetry>,
-}
-
-impl Poller {
-    /// Sends no query yet. `config` supplies the sites and the thresholds.
-    pub fn new(prometheus: &Prometheus, config: Arc<Config>, clock: Clock, metrics: Arc<Metrics>) -> Self {
-        Self {
-            connection: Connection::new(prometheus),
-            prometheus: prometheus.clone(),
-            config,
-            clock,
-            metrics,
-            telemetry: watch::Sender::new(Telemetry::new(prometheus.required_inputs())),
-        }
+) -> Result<(), Failure> {
+    let (readings, faults) = reading::read(input, staleness, &answer?, &config.sites, clock.moment());
+    for (measurement, as_of) in readings {
+        telemetry.record(measurement, as_of, as_of.after(staleness), config);
     }
-
-    /// The latest values. The channel is marked as changed after every answer and every failure, so that a subscriber
-    /// notices stale values.
-    pub fn telemetry(&self) -> watch::Receiver<Telemetry> {
-        self.telemetry.subscribe()
-    }
-
-    /// Runs the queries. Never returns.
-    pub async fn follow(self) {
-        let queries = self.prometheus.queries.iter();
-        let asking = queries.map(|(input, promql)| self.ask_on(*input, promql));
-        futures::future::join_all(asking).await;
-        // There may be no queries.
-        std::future::pending::<()>().await;
-    }
-
-    async fn ask_on(&self, input: Input, promql: &str) {
-        let mut before = Outcome::Ok;
-        loop {
-            let asked = self.ask(input, promql).await;
-            let outcome = asked.as_ref().err().map_or(Outcome::Ok, |failure| failure.outcome);
-            let name = input.as_str();
-            self.metrics.prometheus_queries.at([name, outcome.as_str()]).inc();
-            match asked {
-                _ if outcome == before => {}
-                Ok(()) => tracing::info!(query = name, "Prometheus gives usable answers again"),
-                Err(failure) => tracing::warn!(
-                    query = name,
-                    result = outcome.as_str(),
-                    detail = failure.detail,
-                    "an answer of Prometheus is not used; the last value stays until it is stale"
-                ),
-            }
-            before = outcome;
-            let period = jittered(self.prometheus.period, random());
-            tokio::time::sleep(Duration::from_micros(period.0)).await;
-        }
-    }
-
-    /// Sends the query once and records every usable value. Fails with the first unusable one.
-    async fn ask(&self, input: Input, promql: &str) -> Result<(), Failure> {
-        // The values were valid at some time between question and answer. The earlier time is the safe choice.
-        let asked_at = self.clock.moment();
-        let answer = answer::ask(&self.connection, promql, self.prometheus.timeout).await;
-        let received = self.clock.now();
-        let staleness = self.prometheus.staleness;
-        let (readings, faults) = match answer {
-            Ok(series) => reading::read(input, staleness, &series, &self.config.sites, received.wall),
-            Err(failure) => (vec![], Err(failure)),
-        };
-        self.telemetry.send_modify(|telemetry| {
-            for (measurement, age) in readings {
-                let as_of = received.moment.before(age).min(asked_at);
-                telemetry.record(measurement, as_of, as_of.after(staleness), &self.config);
-            }
-        });
-        faults
-    }
+    faults
 }
 
 /// A duration between nine and eleven tenths of the period, so that replicas do not query at the same time.

@@ -71,9 +71,12 @@ pub struct ServeOptions<A> {
 
 /// A running server. [`Server::shutdown`] ends it; dropping it stops the listeners and the background tasks.
 pub struct Server {
-    admission: SocketAddr,
-    health: SocketAddr,
-    ca_bundle: Option<String>,
+    /// The bound address for reviews.
+    pub admission: SocketAddr,
+    /// The bound address for health and metrics.
+    pub health: SocketAddr,
+    /// The CA that clients must trust, in PEM; `None` if the certificate comes from files.
+    pub ca_bundle: Option<String>,
     readiness: Readiness,
     shutdown_delay: Duration,
     connections: Connections,
@@ -94,11 +97,10 @@ impl Server {
         let client_ca = options.client_ca.as_deref();
         let certificates = Certificates::load(&options.tls, client_ca, clock, Arc::clone(&metrics)).await?;
         let awaited = certificates.is_awaited().then(|| readiness.require(CERTIFICATE));
-        let tls = certificates.settings();
-        let ca_bundle = certificates.ca_bundle().map(str::to_owned);
+        let (tls, ca_bundle) = (certificates.settings.clone(), certificates.ca_bundle.clone());
 
         let mut supervisor = Supervisor::default();
-        let connections = Connections::new(admission::ADMISSION, clock, Arc::clone(&metrics));
+        let connections = Connections::new(admission::ADMISSION, Arc::clone(&metrics));
         let router = server::router(options.answer, Arc::clone(&metrics), readiness.phase(), clock)?;
         let listener = server::listen(
             admission_socket,
@@ -109,7 +111,7 @@ impl Server {
             clock,
         );
         supervisor.spawn(Task::graceful(ADMISSION, listener));
-        supervisor.spawn(health::serve(health_socket, readiness.clone(), metrics, clock)?);
+        supervisor.spawn(health::serve(health_socket, readiness.clone(), metrics)?);
         let loaded = move || awaited.iter().for_each(Requirement::met);
         supervisor.spawn(Task::endless(CERTIFICATE, certificates.follow(loaded)));
         for task in options.tasks {
@@ -125,21 +127,6 @@ impl Server {
             connections,
             supervisor,
         })
-    }
-
-    /// The bound address for reviews.
-    pub fn admission(&self) -> SocketAddr {
-        self.admission
-    }
-
-    /// The bound address for health and metrics.
-    pub fn health(&self) -> SocketAddr {
-        self.health
-    }
-
-    /// The CA that clients must trust, in PEM; `None` if the certificate comes from files.
-    pub fn ca_bundle(&self) -> Option<&str> {
-        self.ca_bundle.as_deref()
     }
 
     /// Waits until a background task or a listener ends, which does not happen in normal operation. Returns an error

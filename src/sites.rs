@@ -28,9 +28,12 @@ type Object = (Option<i64>, Value);
 #[derive(Debug)]
 pub struct Sites {
     base: Versions,
-    current: Arc<ArcSwap<Config>>,
-    versions: watch::Sender<Option<Arc<Config>>>,
-    seen: watch::Sender<BTreeMap<String, SeenSite>>,
+    /// The current configuration.
+    pub current: Arc<ArcSwap<Config>>,
+    /// The configuration in use, once it and its sites are known, and later versions.
+    pub versions: watch::Sender<Option<Arc<Config>>>,
+    /// The Sites as read last.
+    pub seen: watch::Sender<BTreeMap<String, SeenSite>>,
 }
 
 impl Sites {
@@ -44,31 +47,15 @@ impl Sites {
         }
     }
 
-    /// The current configuration.
-    pub fn current(&self) -> Arc<ArcSwap<Config>> {
-        Arc::clone(&self.current)
-    }
-
-    /// The configuration in use, once it and its sites are known, and later versions.
-    pub fn versions(&self) -> Versions {
-        Versions::of(&self.versions)
-    }
-
-    /// The Sites as read last.
-    pub fn seen(&self) -> watch::Receiver<BTreeMap<String, SeenSite>> {
-        self.seen.subscribe()
-    }
-
-    /// Follows the configuration, the Sites, and the `discovered` sites. Never returns. Calls `known` once a version
-    /// is in use. If any Site has faults, all changes are refused and the previous sites stay.
+    /// Follows the configuration, the Sites, and the `discovered` sites. Never returns. Calls `known` when a
+    /// version is in use. If any Site has faults, all changes are refused and the previous sites stay.
     pub async fn follow(
         mut self,
         client: Client,
         metrics: Arc<Metrics>,
         mut discovered: watch::Receiver<Discovered>,
-        known: impl FnOnce(),
+        known: impl Fn(),
     ) {
-        let mut known = Some(known);
         let (sender, mut objects) = watch::channel(Seen::default());
         let read = |object: &Raw, _: Option<&_>| read(object);
         let watched = objects::follow(Gvr::SITES, Rights::Needed, &client, &metrics, read, &sender, |seen| {
@@ -78,28 +65,26 @@ impl Sites {
             let mut base = self.base.next().await;
             let mut definitions = None;
             loop {
-                let by_name = |((_, name), object): (&Key, &Object)| (name.clone(), object.clone());
-                let now = objects
+                let seen = objects
                     .borrow_and_update()
                     .all()
-                    .map(|all| all.iter().map(by_name).collect());
+                    .map(|all| self.take(all, &mut definitions));
                 let beside = discovered.borrow_and_update().clone();
-                if let Some((now, beside)) = now.zip(beside)
-                    && self.take(&now, &mut definitions)
-                {
+                if let (Some(true), Some(beside)) = (seen, beside) {
                     self.publish(&base, definitions.as_ref(), &beside);
-                    if let Some(known) = known.take() {
-                        known();
-                    }
+                    known();
                 }
+                let was_known = self.versions.borrow().is_some();
                 tokio::select! {
-                    next = self.base.next() => base = next,
-                    Ok(()) = objects.changed() => if known.is_none() {
-                        tokio::time::sleep(SETTLE).await;
-                    },
-                    Ok(()) = discovered.changed() => if known.is_none() {
-                        tokio::time::sleep(SETTLE).await;
-                    },
+                    next = self.base.next() => {
+                        base = next;
+                        continue;
+                    }
+                    Ok(()) = objects.changed() => {}
+                    Ok(()) = discovered.changed() => {}
+                }
+                if was_known {
+                    tokio::time::sleep(SETTLE).await;
                 }
             }
         };
@@ -107,20 +92,16 @@ impl Sites {
     }
 
     /// Reads the current Sites. Returns false until there were valid ones.
-    fn take(&self, objects: &BTreeMap<String, Object>, definitions: &mut Option<Vec<Arc<SiteDefinition>>>) -> bool {
-        let specs = objects.iter().map(|(name, (_, spec))| (name.clone(), spec.clone()));
+    fn take(&self, objects: &BTreeMap<Key, Object>, definitions: &mut Option<Vec<Arc<SiteDefinition>>>) -> bool {
+        let specs = objects
+            .iter()
+            .map(|((_, name), (_, spec))| (name.clone(), spec.clone()));
         let read = match objects.is_empty() {
             true => Ok(None),
             false => sites::of_objects(&specs.collect()).map(Some),
         };
-        let faults = match read {
-            Ok(read) => {
-                *definitions = read;
-                None
-            }
-            Err(faults) => Some(faults),
-        };
-        let seen = objects.iter().map(|(name, (generation, _))| {
+        let faults = read.map(|read| *definitions = read).err();
+        let seen = objects.iter().map(|((_, name), (generation, _))| {
             let seen = SeenSite {
                 generation: *generation,
                 refused: faults.as_ref().map(|faults| refusal(name, faults)),
@@ -145,7 +126,7 @@ impl Sites {
         discovered: &[Arc<SiteDefinition>],
     ) {
         let defined = definitions.unwrap_or(&base.sites);
-        let sites = sites::with_discovered(defined, discovered).sites;
+        let sites = sites::with_discovered(defined, discovered).0;
         let config = match sites == base.sites {
             true => Arc::clone(base),
             false => Arc::new(Config {

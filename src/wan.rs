@@ -260,7 +260,7 @@ impl Prober {
             .record(endpoint, rtt, self.shared.clock.moment(), thresholds);
         self.log(endpoint, &outcome, was_silent, before);
 
-        let name = self.targets[endpoint].endpoint().to_string();
+        let name = self.targets[endpoint].endpoint.to_string();
         let outcome = outcome.err().map_or("answered", |lost| lost.cause.as_str());
         let labels = [&*self.site, &*name, outcome];
         self.shared.metrics.wan_probes.at(labels).inc();
@@ -270,7 +270,7 @@ impl Prober {
     /// Logs when an endpoint stops or resumes answering, and when the link changes its state. Single losses are
     /// logged at debug level.
     fn log(&self, endpoint: usize, outcome: &Result<Micros, Lost>, was_silent: bool, before: Option<Link>) {
-        let (site, name) = (&self.site, self.targets[endpoint].endpoint());
+        let (site, name) = (&self.site, &self.targets[endpoint].endpoint);
         if let Err(lost) = outcome {
             tracing::debug!(site, endpoint = %name, cause = lost.cause.as_str(), reason = %lost, "WAN probe lost");
         }

@@ -8,7 +8,6 @@ pub mod namespaced_name;
 pub(crate) mod objects;
 pub(crate) mod raw;
 pub(crate) mod replicas;
-pub mod secret;
 pub(crate) mod volumes;
 pub(crate) mod watcher;
 
@@ -20,7 +19,6 @@ use std::time::Duration;
 use edgeward_cluster::cache::Kind;
 use edgeward_cluster::engine::Change;
 use edgeward_cluster::pod_record::PodRecord;
-use edgeward_cluster::volumes::{VolumeChange, VolumeKind};
 use edgeward_decision::keys::Keys;
 use edgeward_kube::resources::{Amounts, ResourceNames};
 use edgeward_kube::units::Now;
@@ -28,7 +26,7 @@ use edgeward_kube::{node as model_node, node};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use http::{HeaderMap, Request, Response, Uri, header};
-use kube::client::Body;
+use kube::client::{Body, ClientBuilder};
 use kube::runtime::watcher::{Config, Event};
 use kube::{Client, Resource as _};
 use prometheus_client::metrics::gauge::Gauge;
@@ -40,7 +38,7 @@ use crate::config::Versions;
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::observer::Changes;
-use crate::watch::kubeconfig::{client_builder, client_config};
+use crate::watch::kubeconfig::client_config;
 use crate::watch::raw::{Gvr, Raw};
 
 /// How long an answer may be silent before its connection is abandoned. The API server ends a quiet watch before
@@ -77,7 +75,10 @@ impl Cluster {
             changes: listener.clone(),
             clock_difference: clock_difference.clone(),
         });
-        Ok(Self::of(client_builder(config)?.with_layer(&layer).build(), changes))
+        Ok(Self::of(
+            ClientBuilder::try_from(config)?.with_layer(&layer).build(),
+            changes,
+        ))
     }
 
     /// Uses this client.
@@ -108,16 +109,15 @@ impl Cluster {
 
     /// Watches nodes. Never returns. A failure is logged, counted and retried after a pause.
     async fn watch_nodes(self, metrics: &Metrics) {
-        let limit = LogLimit::new(self.changes.clock());
-        let clock = self.changes.clock();
+        let limit = LogLimit::new(self.changes.clock);
+        let clock = self.changes.clock;
         let gone = |object: &Raw| Some(Change::NodeGone(object.meta().name.as_deref()?.into()));
         // A node that became unreadable counts as gone, because its known state is no longer true.
         let read = |object: &Raw| match read_node(object, clock.now(), &limit) {
             Some(node) => Some(Change::Node(Box::new(node))),
             None => gone(object),
         };
-        let kind = Watched::of(Kind::Nodes, Gvr::NODES);
-        self.watch_kind(kind, metrics, read, gone).await;
+        self.watch_kind(Kind::Nodes, Gvr::NODES, metrics, read, gone).await;
     }
 
     /// Watches pods as [`Self::watch_nodes`] watches nodes. Starts once all nodes and namespaces are listed. The
@@ -128,7 +128,7 @@ impl Cluster {
             |listed: &BTreeSet<Kind>| [Kind::Nodes, Kind::Namespaces].iter().all(|kind| listed.contains(kind));
         // This fails only without a sender, and `self` holds one.
         let _ = self.listed.subscribe().wait_for(are_listed).await;
-        let limit = LogLimit::new(self.changes.clock());
+        let limit = LogLimit::new(self.changes.clock);
         let names = Arc::clone(&self.resource_names);
         let read = |object: &Raw| {
             let names = names.read().unwrap_or_else(PoisonError::into_inner);
@@ -147,20 +147,19 @@ impl Cluster {
             Some(Change::Pod(Box::new(pod)))
         };
         let gone = |object: &Raw| Some(Change::PodGone(object.meta().uid.as_deref()?.into()));
-        let kind = Watched::of(Kind::Pods, Gvr::PODS);
-        self.watch_kind(kind, metrics, read, gone).await;
+        self.watch_kind(Kind::Pods, Gvr::PODS, metrics, read, gone).await;
     }
 
     /// Watches namespaces as [`Self::watch_nodes`] watches nodes.
     async fn watch_namespaces(self, metrics: &Metrics, keys: Keys) {
-        let limit = LogLimit::new(self.changes.clock());
+        let limit = LogLimit::new(self.changes.clock);
         let read = |object: &Raw| {
             let (name, is_managed) = read_namespace(object, &keys, &limit)?;
             Some(Change::Namespace(name, is_managed))
         };
         let gone = |object: &Raw| Some(Change::Namespace(object.meta().name.as_deref()?.into(), false));
-        let kind = Watched::of(Kind::Namespaces, Gvr::NAMESPACES);
-        self.watch_kind(kind, metrics, read, gone).await;
+        self.watch_kind(Kind::Namespaces, Gvr::NAMESPACES, metrics, read, gone)
+            .await;
     }
 
     /// Updates the resource names after a change of nodes.
@@ -176,15 +175,16 @@ impl Cluster {
     }
 
     /// Sends the changes of a kind. Never returns.
-    pub(super) async fn watch_kind<C: Into<Change>>(
+    pub(super) async fn watch_kind(
         self,
-        kind: Watched,
+        kind: Kind,
+        gvr: Gvr,
         metrics: &Metrics,
-        read: impl Fn(&Raw) -> Option<C>,
-        gone: impl Fn(&Raw) -> Option<C>,
+        read: impl Fn(&Raw) -> Option<Change>,
+        gone: impl Fn(&Raw) -> Option<Change>,
     ) {
-        let name = kind.gvr.plural;
-        let mut events = watcher::events(kind.gvr.all(&self.client), Config::default().streaming_lists());
+        let name = gvr.plural;
+        let mut events = watcher::events(gvr.all(&self.client), Config::default().streaming_lists());
         let mut last_error = String::new();
         while let Some(event) = events.next().await {
             if matches!(event, Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_))) {
@@ -193,19 +193,19 @@ impl Cluster {
             let change = match event {
                 Ok(Event::Init) => {
                     metrics.watch_lists.at([name]).inc();
-                    Some(kind.list_began.clone())
+                    Some(Change::ListBegan(kind))
                 }
-                Ok(Event::InitDone) => Some(kind.list_ended.clone()),
-                Ok(Event::InitApply(object) | Event::Apply(object)) => read(&object).map(Into::into),
-                Ok(Event::Delete(object)) => gone(&object).map(Into::into),
+                Ok(Event::InitDone) => Some(Change::ListEnded(kind)),
+                Ok(Event::InitApply(object) | Event::Apply(object)) => read(&object),
+                Ok(Event::Delete(object)) => gone(&object),
                 Err(error) => {
                     let is_forbidden = watcher::code(&error) == Some(objects::FORBIDDEN);
                     watcher::count_and_log(name, error, &mut last_error, metrics);
                     // Missing rights to an optional kind are not going to appear soon.
-                    if is_forbidden && kind.awaited.is_none() {
+                    if is_forbidden && !Kind::REQUIRED.contains(&kind) {
                         tokio::time::sleep(objects::FORBIDDEN_PERIOD).await;
                     }
-                    kind.awaited.map(Change::WatchLost)
+                    None
                 }
             };
             let has_ended = matches!(change, Some(Change::ListEnded(_)));
@@ -214,37 +214,8 @@ impl Cluster {
                 self.changes.send(change).await;
             }
             if has_ended {
-                self.listed.send_modify(|listed| listed.extend(kind.awaited));
+                self.listed.send_modify(|listed| listed.extend([kind]));
             }
-        }
-    }
-}
-
-/// A kind of objects that is watched for the engine.
-pub(super) struct Watched {
-    gvr: Gvr,
-    list_began: Change,
-    list_ended: Change,
-    /// The kind, if other tasks wait for its first list and must learn of an interrupted watch.
-    awaited: Option<Kind>,
-}
-
-impl Watched {
-    fn of(kind: Kind, gvr: Gvr) -> Self {
-        Self {
-            gvr,
-            list_began: Change::ListBegan(kind),
-            list_ended: Change::ListEnded(kind),
-            awaited: Some(kind),
-        }
-    }
-
-    pub(super) fn of_volumes(kind: VolumeKind, gvr: Gvr) -> Self {
-        Self {
-            gvr,
-            list_began: VolumeChange::ListBegan(kind).into(),
-            list_ended: VolumeChange::ListEnded(kind).into(),
-            awaited: None,
         }
     }
 }
@@ -254,14 +225,14 @@ impl Watched {
 /// # Errors
 /// There is no such configuration, or it cannot be used.
 pub async fn client() -> anyhow::Result<Client> {
-    Ok(client_builder(client_config(None)?.0)?.build())
+    Ok(Client::try_from(client_config(None)?.0)?)
 }
 
 /// Reads a node; `None` if it is unreadable.
 pub(crate) fn read_node(object: &Raw, now: Now, limit: &LogLimit) -> Option<model_node::Node> {
     let mut node = readable(Kind::Nodes.as_str(), object, node::from_json(object.json()), limit)?;
     let created = object.meta().creation_timestamp.as_ref();
-    node.young_until = created.and_then(|at| model_node::Node::young_until(at.0, now));
+    node.state.young_until = created.and_then(|at| model_node::Node::young_until(at.0, now));
     Some(node)
 }
 
@@ -335,7 +306,7 @@ where
         let response = self.service.call(request);
         async move {
             let response = response.await?;
-            if let Some(seconds) = clock_difference(response.headers(), changes.clock().now().wall)
+            if let Some(seconds) = clock_difference(response.headers(), changes.clock.now().wall)
                 && gauge.set(seconds).abs() <= CLOCK_TOLERANCE
                 && seconds.abs() > CLOCK_TOLERANCE
             {
@@ -363,9 +334,7 @@ fn watched(uri: &Uri) -> Option<Change> {
         .into_iter()
         .find_map(|group| uri.path().strip_prefix(group).filter(|_| is_watch))?;
     let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == name);
-    let of_volumes = || VolumeKind::ALL.into_iter().find(|kind| kind.as_str() == name);
     kind.map(Change::WatchAlive)
-        .or_else(|| Some(VolumeChange::Alive(of_volumes()?).into()))
 }
 
 #[cfg(test)]
@@ -418,17 +387,14 @@ mod tests {
         let metrics = Metrics::new();
         let lists = async {
             for list in 0..2 {
-                let mut is_lost = false;
                 let ended = async {
                     while let Some((_, change)) = received.recv().await {
-                        is_lost |= matches!(change, Change::WatchLost(Kind::Nodes));
                         if matches!(change, Change::ListEnded(Kind::Nodes)) {
                             return;
                         }
                     }
                 };
                 assert!(timeout(BOUND, ended).await.is_ok(), "list {list}");
-                assert_eq!(is_lost, list == 1, "list {list}");
             }
         };
         tokio::select! {
@@ -537,7 +503,6 @@ mod tests {
                 match change {
                     Change::ListBegan(_) => seen.push("began".to_owned()),
                     Change::Node(node) => seen.push(node.name.to_string()),
-                    Change::WatchLost(_) => seen.push("lost".to_owned()),
                     Change::ListEnded(_) => break,
                     _ => {}
                 }
@@ -547,8 +512,7 @@ mod tests {
         tokio::select! {
             () = cluster.watch_nodes(&metrics) => {}
             seen = seen => {
-                let broken = ["began", "a", "lost", "began", "a", "lost"];
-                assert_eq!(seen, [&["lost"], &broken[..], &["began", "a", "b"]].concat());
+                assert_eq!(seen, ["began", "a", "began", "a", "began", "a", "b"]);
             }
         }
     }
@@ -620,7 +584,6 @@ mod tests {
     fn watch_kind_is_recognized_from_request_uri() {
         let of = |uri: &'static str| match watched(&Uri::from_static(uri))? {
             Change::WatchAlive(kind) => Some(kind.as_str().to_owned()),
-            Change::Volumes(change) => Some(change.kind().as_str().to_owned()),
             _ => None,
         };
         assert_eq!(

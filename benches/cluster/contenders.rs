@@ -81,7 +81,10 @@ impl<'run> Contender<'run> {
             json!({"policyName": NAME, "matchResources": {"namespaceSelector": of(NAME)}}),
         );
         let kept = Kept {
-            registrations: vec![registered(fixture, &policy)?, registered(fixture, &binding)?],
+            registrations: vec![
+                Registration::create(&fixture.kubectl, &policy)?,
+                Registration::create(&fixture.kubectl, &binding)?,
+            ],
             ..Kept::default()
         };
         Self::new(fixture, "in-process policy, constant", NAME, json!({}), None, kept)
@@ -116,7 +119,7 @@ impl<'run> Contender<'run> {
         let url = format!("https://{address}/mutate");
         let configuration = webhook(slug, &url, &authority.certificate);
         let kept = Kept {
-            registrations: vec![registered(fixture, &configuration)?],
+            registrations: vec![Registration::create(&fixture.kubectl, &configuration)?],
             processes: vec![process],
             ..Kept::default()
         };
@@ -134,7 +137,7 @@ impl<'run> Contender<'run> {
             for webhook in webhooks.into_iter().flatten() {
                 webhook["clientConfig"] = json!({"url": edgeward.url, "caBundle": STANDARD.encode(&edgeward.ca)});
             }
-            registrations.push(registered(fixture, &object)?);
+            registrations.push(Registration::create(&fixture.kubectl, &object)?);
         }
         let kept = Kept {
             registrations,
@@ -206,12 +209,6 @@ fn annotating_patch() -> Value {
         .into_iter()
         .chain([add("/spec/nodeSelector", json!({"node.role/edge": "true"}))])
         .collect()
-}
-
-/// Creates a cluster object that exists as long as the contender.
-pub(crate) fn registered(fixture: &Fixture<'_>, object: &Value) -> Result<Registration> {
-    let name = object["metadata"]["name"].as_str().context("a name")?;
-    Registration::create(name.to_owned(), &fixture.kubectl, object)
 }
 
 pub(crate) fn config(wan: &Wan<'_>) -> Value {

@@ -3,10 +3,11 @@
 
 use std::net::SocketAddr;
 
+use edgeward_harness::fixture::Registration;
 use edgeward_harness::prelude::*;
 use edgeward_harness::process::free_addresses;
 
-use crate::contenders::{Contender, EDGE, Kept, LABEL, pods, registered, webhook};
+use crate::contenders::{Contender, EDGE, Kept, LABEL, pods, webhook};
 
 /// Each variable names a directory. Gatekeeper's has `gatekeeper` and its definitions in `gatekeeper-crds`. Kyverno's has
 /// `kyverno`, its definitions in `kyverno-crds`, and the ConfigMaps of its chart as a List in `kyverno-config.json`.
@@ -89,7 +90,7 @@ fn gatekeeper<'run>(fixture: &Fixture<'run>, dir: &Path) -> Result<Contender<'ru
         }),
     )?;
     let kept = Kept {
-        registrations: vec![registered(fixture, &configuration)?],
+        registrations: vec![Registration::create(&fixture.kubectl, &configuration)?],
         processes: vec![process],
         ..Kept::default()
     };

@@ -75,7 +75,7 @@ fn answer(fleet: &Arc<Snapshot>, body: &[u8]) -> Option<Value> {
         clock: *CLOCK,
         log_limit: LogLimit::new(*CLOCK),
     };
-    let answer = reviewer.review(body, &Responder::new(*CLOCK)).ok()?;
+    let answer = reviewer.review(body, &Responder::start()).ok()?;
     let answer: Value = serde_json::from_slice(&answer).expect("JSON");
     Some(answer["response"].clone())
 }

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use axum::body::{Body, HttpBody as _};
+use axum::body::Body;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -43,9 +43,6 @@ pub(super) fn room() -> Arc<Semaphore> {
 
 /// Collects a body. Its large part takes permits from the shared `room`.
 pub(super) async fn read(body: Body, room: &Arc<Semaphore>) -> Result<Buffered, Fault> {
-    if body.size_hint().lower() > BODY_LIMIT as u64 {
-        return Err(Fault::TooLarge);
-    }
     let mut body = Limited::new(body, BODY_LIMIT);
     let mut bytes: Vec<u8> = Vec::new();
     let mut held: Option<OwnedSemaphorePermit> = None;

@@ -82,10 +82,9 @@ pub(crate) async fn serve<A, F>(
     A::Future: Send + 'static,
     F: Fn(&io::Error) + Clone + Send + Sync + 'static,
 {
-    let Port { idle, .. } = connections.0.port;
-    let handle = connections.0.handle.clone();
+    let Port { idle, .. } = connections.port;
     let mut server = Server::from_listener(listener)
-        .handle(handle)
+        .handle(connections.handle.clone())
         .acceptor(Acceptor {
             handshake,
             failed,

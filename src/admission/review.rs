@@ -7,6 +7,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{Context as _, anyhow, ensure};
 use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -43,38 +44,6 @@ const SHOWN_ERROR: usize = 512;
 /// Longest warning that clients show in full.
 pub const WARNING_CHARS: usize = 120;
 
-/// Why a review is answered without an opinion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoOpinion {
-    /// The decision would have come too late.
-    Deadline,
-    /// The review panicked.
-    Panic,
-    /// A precondition of decisions is missing.
-    NotReady,
-}
-
-impl NoOpinion {
-    fn reason_and_warning(self) -> (Reason, &'static str) {
-        match self {
-            NoOpinion::Deadline => (
-                Reason::Deadline,
-                "edgeward could not decide in time; the pod was left as it is",
-            ),
-            NoOpinion::Panic => (
-                Reason::Panic,
-                "edgeward failed on this pod, which was left as it is; please report its log",
-            ),
-            NoOpinion::NotReady => (Reason::NotReady, "edgeward is not ready yet; the pod was left as it is"),
-        }
-    }
-}
-
-/// The reason why a body is not an AdmissionReview.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct NotAReview(pub String);
-
 /// Answers reviews. All connections share one.
 #[derive(Debug)]
 pub struct Reviewer {
@@ -95,16 +64,19 @@ pub struct Reviewer {
 impl Answer for Reviewer {
     /// Cost: two passes over the body and one over the nodes. Logs one line per decided pod; lines about other reviews
     /// are limited.
-    fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
+    fn review(&self, body: &[u8], responder: &Responder) -> anyhow::Result<Vec<u8>> {
         let request = Request::read(body)?;
+        let untouched = |reason, why: &str| {
+            let elapsed = responder.take().then(|| responder.elapsed());
+            self.untouched(&request, reason, why, elapsed)
+        };
         let Some(object) = request.object.filter(|_| request.is_pod_create()) else {
-            let why = "is not the creation of a pod";
-            return Ok(self.untouched(&request, Reason::NotAPodCreate, why, responder).bytes());
+            return Ok(untouched(Reason::NotAPodCreate, "is not the creation of a pod").bytes());
         };
         let text = object.get();
         if commas(text) > MAX_ELEMENTS {
             let why = format!("has more than {MAX_ELEMENTS} list elements and fields");
-            let mut response = self.untouched(&request, Reason::TooLarge, &why, responder);
+            let mut response = untouched(Reason::TooLarge, &why);
             response.warn(&format!("not placed: the pod {why}"));
             return Ok(response.bytes());
         }
@@ -113,7 +85,7 @@ impl Answer for Reviewer {
             Err(error) => excerpt(error, SHOWN_ERROR),
         };
         // serde's message may quote the pod, so it goes to the pod's author and not to the log.
-        let mut response = self.untouched(&request, Reason::NotAPodCreate, "cannot be read", responder);
+        let mut response = untouched(Reason::NotAPodCreate, "cannot be read");
         response.warn(&format!(
             "edgeward could not read the pod, which was left as it is: {error}"
         ));
@@ -121,23 +93,15 @@ impl Answer for Reviewer {
     }
 
     /// Reads only the request's metadata, not the pod.
-    fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview> {
+    fn no_opinion(&self, body: &[u8], why: Reason, elapsed: Duration) -> anyhow::Result<Vec<u8>> {
         let request = Request::read(body)?;
-        let (reason, warning) = why.reason_and_warning();
-        self.count(Action::PassThrough, reason, "none", elapsed);
-        let reason = reason.as_str();
-        if let Some(held_back) = self.log_limit.due(reason) {
-            tracing::warn!(
-                uid = &*request.uid,
-                namespace = request.namespace(),
-                reason,
-                held_back,
-                "no opinion"
-            );
-        }
-        let mut response = Response::allowed(&request.uid);
+        let warning = match why {
+            Reason::Deadline => "edgeward could not decide in time; the pod was left as it is",
+            Reason::Panic => "edgeward failed on this pod, which was left as it is; please report its log",
+            _ => "edgeward is not ready yet; the pod was left as it is",
+        };
+        let mut response = self.untouched(&request, why, warning, Some(elapsed));
         response.warn(warning);
-        response.audit("reason", reason);
         Ok(response.bytes())
     }
 }
@@ -178,10 +142,11 @@ impl Reviewer {
         bytes
     }
 
-    /// Answers a review that edgeward does not decide: not a pod CREATE, unreadable, or too large.
-    fn untouched(&self, request: &Request<'_>, reason: Reason, why: &str, responder: &Responder) -> Response {
-        if responder.take() {
-            self.count(Action::PassThrough, reason, "none", responder.elapsed());
+    /// Allows what edgeward does not decide. Counts and logs it with the time that it took, unless it was answered
+    /// already.
+    fn untouched(&self, request: &Request<'_>, reason: Reason, why: &str, elapsed: Option<Duration>) -> Response {
+        if let Some(elapsed) = elapsed {
+            self.count(Action::PassThrough, reason, "none", elapsed);
             let kind = match reason {
                 Reason::NotAPodCreate if request.is_pod_create() => "unreadable",
                 _ => reason.as_str(),
@@ -382,32 +347,21 @@ struct Resource<'a> {
 
 impl<'a> Request<'a> {
     /// Parses the request of an AdmissionReview.
-    pub(crate) fn read(body: &'a [u8]) -> Result<Self, NotAReview> {
-        let refuse = |reason: String| Err(NotAReview(shorten(&reason)));
-        // serde would also accept a JSON list for a struct.
-        if !body.trim_ascii_start().starts_with(b"{") {
-            return refuse("not an AdmissionReview: the body is not a JSON object".into());
-        }
-        let Ok(body) = str::from_utf8(body) else {
-            return refuse("not an AdmissionReview: the body is not UTF-8".into());
-        };
-        let review: Review<'a> = match serde_json::from_str(body) {
-            Ok(review) => review,
-            Err(error) => return refuse(format!("not an AdmissionReview: {}", excerpt(error, SHOWN_ERROR))),
-        };
-        if (&*review.api_version, &*review.kind) != (API_VERSION, KIND) {
-            let found = excerpt(format_args!("{:?} {:?}", review.api_version, review.kind), SHOWN_ERROR);
-            return refuse(format!("expected {API_VERSION} {KIND}, found {found}"));
-        }
-        let Some(request) = review.request else {
-            return refuse("the AdmissionReview has no request".into());
-        };
-        if request.uid.is_empty() {
-            return refuse("the AdmissionReview's request has no uid".into());
-        }
-        if request.uid.len().max(request.namespace().len()) > LONGEST_NAME {
-            return refuse(format!("uid or namespace has more than {LONGEST_NAME} bytes"));
-        }
+    pub(crate) fn read(body: &'a [u8]) -> anyhow::Result<Self> {
+        let review: Review<'a> = serde_json::from_slice(body)
+            .map_err(|error| anyhow!("not an AdmissionReview: {}", excerpt(error, SHOWN_ERROR)))?;
+        let found = format_args!("{:?} {:?}", review.api_version, review.kind);
+        ensure!(
+            (&*review.api_version, &*review.kind) == (API_VERSION, KIND),
+            "expected {API_VERSION} {KIND}, found {}",
+            excerpt(found, SHOWN_ERROR)
+        );
+        let request = review.request.context("the AdmissionReview has no request")?;
+        ensure!(!request.uid.is_empty(), "the AdmissionReview's request has no uid");
+        ensure!(
+            request.uid.len().max(request.namespace().len()) <= LONGEST_NAME,
+            "uid or namespace has more than {LONGEST_NAME} bytes"
+        );
         Ok(request)
     }
 

@@ -2,7 +2,6 @@
 //! panics or is slow loses only its own opinion.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +9,15 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::{CONNECTION, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use edgeward_decision::placement::verdict::Reason;
 use rustls::AlertDescription;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
-use tokio::task::block_in_place;
 use tokio::time::Sleep;
 
 use crate::admission::body::{Buffered, Fault};
@@ -26,7 +25,6 @@ use crate::admission::clients::Clients;
 use crate::admission::connections;
 use crate::admission::connections::{Connections, Slot, Stage};
 use crate::admission::deadline::answer_within;
-use crate::admission::review::{NoOpinion, NotAReview};
 use crate::admission::{Answer, Phase, Responder, body};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::{HandshakeFailure, Metrics};
@@ -48,7 +46,6 @@ struct Endpoint<A> {
     answer: Arc<A>,
     metrics: Arc<Metrics>,
     phase: watch::Receiver<Phase>,
-    clock: Clock,
     /// Decide reviews; [`REVIEWS_AT_A_TIME`] threads. Other work does not run on them, so that a blocking call (such as
     /// a name look-up without an answer) does not delay a review.
     threads: Threads,
@@ -70,7 +67,6 @@ struct Endpoint<A> {
 /// | another path or another method | 404, 405 |
 /// | the body does not arrive before the deadline | 408 |
 /// | the body is larger than [`BODY_LIMIT`](crate::admission::BODY_LIMIT) | 413 |
-/// | the body is not `application/json` | 415 |
 /// | a body above [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) would exceed [`BODIES_LIMIT`](crate::admission::BODIES_LIMIT) | 503 |
 ///
 /// A review is answered "allowed, no patch" if it panics, if it is not decided within its `timeout`, or if edgeward is
@@ -91,7 +87,6 @@ pub fn router<A: Answer>(
         answer,
         metrics,
         phase,
-        clock,
         threads: Threads::start("review", REVIEWS_AT_A_TIME)?,
         slots: Arc::new(Semaphore::new(REVIEWS_AT_A_TIME)),
         large: Arc::new(Semaphore::new(1)),
@@ -139,12 +134,6 @@ async fn finish<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
 async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Request) -> Response {
     let mut deadline = pin!(tokio::time::sleep(answer_within(request.uri())));
     let slot = request.extensions().get::<Arc<Slot>>().cloned();
-    if !is_json(request.headers()) {
-        return refuse(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "the body must be application/json\n",
-        );
-    }
     let body = tokio::select! {
         biased;
         body = body::read(request.into_body(), &endpoint.room) => body,
@@ -161,7 +150,7 @@ async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
     if let Some(slot) = &slot {
         slot.enter(Stage::Review);
     }
-    let responder = Arc::new(Responder::new(endpoint.clock));
+    let responder = Arc::new(Responder::start());
     let response = answer(&endpoint, body, &responder, deadline).await;
     if let Some(slot) = slot.filter(|_| response.status().is_success()) {
         endpoint.clients.answered(slot.peer);
@@ -176,10 +165,10 @@ async fn answer<A: Answer>(
     responder: &Arc<Responder>,
     mut deadline: Pin<&mut Sleep>,
 ) -> Response {
-    let no_opinion = |why| no_opinion(&*endpoint.answer, &body, why, responder);
+    let no_opinion = |why| respond(endpoint.answer.no_opinion(&body, why, responder.elapsed()));
     let is_ready = endpoint.phase.borrow().missing.is_empty();
     if !is_ready {
-        return no_opinion(NoOpinion::NotReady);
+        return no_opinion(Reason::NotReady);
     }
     let mut review = pin!(review(endpoint, Arc::clone(&body), Arc::clone(responder)));
     let answered = tokio::select! {
@@ -187,7 +176,7 @@ async fn answer<A: Answer>(
         answered = &mut review => answered,
         () = &mut deadline => {
             if responder.take() {
-                return no_opinion(NoOpinion::Deadline);
+                return no_opinion(Reason::Deadline);
             }
             // The review was decided at the same moment; its answer is about to arrive.
             review.await
@@ -205,7 +194,7 @@ async fn review<A: Answer>(
     endpoint: &Endpoint<A>,
     body: Arc<Buffered>,
     responder: Arc<Responder>,
-) -> Result<Result<Vec<u8>, NotAReview>, NoOpinion> {
+) -> Result<anyhow::Result<Vec<u8>>, Reason> {
     let alone = match body.is_large() {
         true => Some(Arc::clone(&endpoint.large).acquire_owned().await),
         false => None,
@@ -216,43 +205,19 @@ async fn review<A: Answer>(
         let _turns = (alone, slot);
         answer.review(&body, &responder)
     });
-    review.await.map_err(|_| NoOpinion::Panic)
+    review.await.map_err(|_| Reason::Panic)
 }
 
-/// Larger bodies are parsed with `block_in_place`, so that the other tasks of this thread move to another one.
-const PARSED_IN_PLACE: usize = 256 * 1024;
-
-/// The fallback answer. If it panics too, the client gets a 500, which `failurePolicy: Ignore` admits.
-fn no_opinion(answer: &impl Answer, body: &[u8], why: NoOpinion, responder: &Responder) -> Response {
-    let answer = || answer.no_opinion(body, why, responder.elapsed());
-    let answer = || catch_unwind(AssertUnwindSafe(answer));
-    let is_large = body.len() > PARSED_IN_PLACE;
-    match if is_large { block_in_place(answer) } else { answer() } {
-        Ok(answered) => respond(answered),
-        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the review failed\n").into_response(),
-    }
-}
-
-fn respond(answered: Result<Vec<u8>, NotAReview>) -> Response {
+fn respond(answered: anyhow::Result<Vec<u8>>) -> Response {
     match answered {
         Ok(bytes) => ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], bytes).into_response(),
-        Err(NotAReview(reason)) => (StatusCode::BAD_REQUEST, format!("{reason}\n")).into_response(),
+        Err(reason) => (StatusCode::BAD_REQUEST, format!("{reason}\n")).into_response(),
     }
 }
 
 /// Answers an error before the whole body was read. The connection cannot be reused, so the answer closes it.
 fn refuse(status: StatusCode, reason: impl IntoResponse) -> Response {
     (status, [(CONNECTION, HeaderValue::from_static("close"))], reason).into_response()
-}
-
-/// Whether the content type is JSON. Parameters such as `charset=utf-8` are ignored: JSON is always UTF-8.
-fn is_json(headers: &HeaderMap) -> bool {
-    let value = headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    let essence = value.split(';').next().unwrap_or_default();
-    essence.trim().eq_ignore_ascii_case("application/json")
 }
 
 fn handshake_failed(error: &io::Error, metrics: &Metrics, limit: &LogLimit) {

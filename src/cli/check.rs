@@ -6,19 +6,14 @@ mod certificate;
 mod custom_resources;
 mod finding;
 mod leader;
-mod liqo;
 mod rights;
 mod sites;
 mod webhook;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Args;
-use edgeward_cluster::cache::NodeFault;
-use edgeward_cluster::pod_record::GatedPod;
-use edgeward_decision::model::snapshot::Snapshot;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -29,11 +24,8 @@ use self::finding::{Finding, Report};
 use super::installed::{Found, Installed, LEASE};
 use super::undecided;
 use super::{Cluster, Output};
-use crate::inspect;
-use crate::inspect::Connection;
 use crate::inspect::installation::{Calls, Lead, User, Webhook};
-use crate::instruments::logs::{self, LogFormat};
-use crate::instruments::metrics::Metrics;
+use crate::inspect::{self, Connection, View};
 
 /// Find what is wrong with an installation, and how to fix it.
 ///
@@ -74,8 +66,8 @@ struct Facts {
     /// Name of the MutatingWebhookConfiguration.
     webhook: String,
     now: Timestamp,
-    /// Major and minor version of the API server, and its description.
-    version: (u32, u32, String),
+    /// Versions of edgeward and of the API server, and its name.
+    version: String,
     /// The configuration, with the sites in use.
     found: Found,
     /// Whether the user whose rights are checked exists. False only for a ServiceAccount that was not found.
@@ -84,33 +76,22 @@ struct Facts {
     rights: Vec<Finding>,
     namespaces: Option<BTreeMap<String, ObjectMeta>>,
     custom: Option<CustomResources>,
-    /// All mutating webhooks.
-    webhooks: Option<Vec<Webhook>>,
     /// edgeward's webhooks.
-    ours: Vec<Webhook>,
+    ours: Option<Vec<Webhook>>,
     /// The servers behind edgeward's webhooks, by the target that the API server calls.
     behind: BTreeMap<String, Behind>,
     /// Results of the API server's calls to edgeward's webhooks.
     calls: Option<Calls>,
-    liqo: inspect::Liqo,
     lead: Option<Lead>,
-    nodes: Option<Nodes>,
+    view: Option<View>,
     unread: Vec<Finding>,
-}
-
-/// The nodes, and findings about their pods.
-#[derive(Default)]
-struct Nodes {
-    snapshot: Arc<Snapshot>,
-    faults: Vec<NodeFault>,
-    gated: Vec<Arc<GatedPod>>,
 }
 
 type Judge = fn(&Facts) -> Vec<Finding>;
 
 /// Checks that run with any configuration.
 const OF_INSTALLATION: [Judge; 8] = [
-    version,
+    |facts| vec![Finding::ok("versions", &facts.version)],
     configuration,
     custom_resources::judge,
     |facts| facts.rights.clone(),
@@ -121,28 +102,15 @@ const OF_INSTALLATION: [Judge; 8] = [
 ];
 
 /// Checks that need a valid configuration.
-const OF_CLUSTER: [Judge; 5] = [
-    webhook::namespaces,
-    liqo::judge,
-    leader::gated,
-    sites::judge,
-    sites::probes,
-];
+const OF_CLUSTER: [Judge; 4] = [webhook::namespaces, leader::gated, sites::judge, sites::probes];
 
 impl Facts {
-    /// Whether the configuration and the Sites are valid.
-    fn is_configured(&self) -> bool {
-        let are_sites_faulty = self.custom.as_ref().is_some_and(|custom| custom.sites().is_err());
-        !are_sites_faulty && self.found.faults.is_empty()
-    }
-
     fn judge(self) -> Vec<Finding> {
         let mut findings: Vec<_> = OF_INSTALLATION.iter().flat_map(|judge| judge(&self)).collect();
-        if self.is_configured() {
+        if self.found.faults.is_empty() {
             findings.extend(OF_CLUSTER.iter().flat_map(|judge| judge(&self)));
         } else {
-            let text =
-                "namespaces, nodes, gated pods and probes are not checked: the configuration or the Sites have faults";
+            let text = "namespaces, nodes, gated pods and probes are not checked: the configuration has faults";
             findings.push(Finding::warning("nodes", text));
         }
         findings.extend(self.unread);
@@ -158,7 +126,6 @@ impl Facts {
 
 impl Check {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let _logs = logs::init_logging(LogFormat::Pretty, "error", &Metrics::new())?;
         let facts = self.cluster.ask(async |connection| self.look(connection).await)?;
         let report = Report::new(facts.judge());
         self.output.print(&report, Report::text)?;
@@ -166,7 +133,8 @@ impl Check {
     }
 
     async fn look(&self, connection: &Connection) -> anyhow::Result<Facts> {
-        let (major, minor, version) = connection.server_version().await?;
+        let version = connection.client.apiserver_version().await;
+        let version = version.map_err(|error| connection.failure("cannot ask for its version", error))?;
         let home = self.installed.namespace();
         let account = format!("system:serviceaccount:{home}:edgeward");
         let user = User {
@@ -183,7 +151,12 @@ impl Check {
         let mut facts = Facts {
             webhook: self.webhook.clone(),
             now: connection.clock.wall(),
-            version: (major, minor, format!("Kubernetes {version} at {}", connection.name)),
+            version: format!(
+                "edgeward {}; Kubernetes {} at {}",
+                env!("CARGO_PKG_VERSION"),
+                version.git_version,
+                connection.name
+            ),
             found: self.installed.read(connection).await?,
             is_installed: match user.account() {
                 Some((namespace, name)) => {
@@ -197,50 +170,22 @@ impl Check {
         };
         facts.namespaces = facts.read("namespaces", namespaces);
         facts.custom = facts.read("resources", custom);
-        facts.webhooks = facts.read("webhook", webhooks);
+        facts.ours = facts.read("webhook", webhooks);
+        let is_ours = |entry: &Webhook| entry.configuration() == self.webhook && undecided::is_ours(&entry.entry.name);
+        facts.ours.iter_mut().for_each(|all| all.retain(is_ours));
         facts.calls = facts.read("webhook", calls);
         facts.lead = facts.read("leader", lead);
-        if let Some(Ok(Some(sites))) = facts.custom.as_ref().map(CustomResources::sites) {
-            facts.found.config.sites = sites;
-        }
-        facts.liqo = inspect::liqo(connection, &mut facts.found.config).await;
-        let all = facts.webhooks.iter().flatten();
-        let is_ours = |entry: &&Webhook| entry.configuration() == self.webhook && undecided::is_ours(&entry.entry.name);
-        facts.ours = all.filter(is_ours).cloned().collect();
         certificate::ask(connection, &mut facts).await;
-        facts.rights = rights::review(connection, user, &facts).await;
-        if facts.is_configured() {
-            let listing = list(connection, &facts).await;
-            facts.nodes = facts.read("sites", listing);
+        if facts.found.faults.is_empty() {
+            let view = inspect::view(connection, facts.found.config.clone(), None).await;
+            facts.view = facts.read("nodes", view.map(|(view, _)| view));
         }
+        if let Some(view) = &facts.view {
+            facts.found.config = view.config.clone();
+        }
+        facts.rights = rights::review(connection, user, &facts).await;
         Ok(facts)
     }
-}
-
-async fn list(connection: &Connection, facts: &Facts) -> anyhow::Result<Nodes> {
-    let config = &facts.found.config;
-    let mut listing = inspect::list_and_probe(connection, config, facts.liqo.objects.as_ref(), None).await?;
-    let snapshot = listing.snapshot(connection.clock.now());
-    Ok(Nodes {
-        faults: listing.engine.cache().faults().cloned().collect(),
-        gated: listing.gated,
-        snapshot,
-    })
-}
-
-/// Kubernetes version that the client library is made for.
-const SUPPORTED: (u32, u32) = (1, 33);
-
-/// Checks the version of the API server.
-fn version(facts: &Facts) -> Vec<Finding> {
-    const AREA: &str = "versions";
-    let (major, minor, name) = &facts.version;
-    let server = format!("edgeward {}; {name}", env!("CARGO_PKG_VERSION"));
-    if (*major, *minor) < SUPPORTED {
-        let text = format!("{server}: older than 1.33, which edgeward is made for; webhook/base needs 1.30");
-        return vec![Finding::warning(AREA, text)];
-    }
-    vec![Finding::ok(AREA, server)]
 }
 
 /// Reports the configuration and its faults.
@@ -287,8 +232,7 @@ mod testkit {
                 webhook: "zz-edgeward".into(),
                 is_installed: true,
                 now: "2026-11-21T12:00:00Z".parse().unwrap(),
-                ours: vec![Webhook::example()],
-                webhooks: Some(vec![]),
+                ours: Some(vec![Webhook::example()]),
                 ..Self::default()
             }
         }

@@ -16,8 +16,6 @@ use super::sentence;
 use super::{Cluster, Output};
 use crate::inspect;
 use crate::inspect::Connection;
-use crate::instruments::logs::{self, LogFormat};
-use crate::instruments::metrics::Metrics;
 
 /// Show what edgeward sees of a live cluster: sites, nodes, queues and the WAN.
 ///
@@ -38,7 +36,6 @@ pub(super) struct Fleet {
 
 impl Fleet {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let _logs = logs::init_logging(LogFormat::Pretty, "warn", &Metrics::new())?;
         let (snapshot, now) = self.cluster.ask(async |connection| self.look(connection).await)?;
         self.output
             .print(&fleet_file::write(&snapshot, now), |_| table(&snapshot, now))
@@ -52,15 +49,14 @@ impl Fleet {
         if found.config.prometheus.is_some() {
             tracing::warn!("Prometheus is not queried here, so its measurements are missing");
         }
-        let (_, mut listing) = inspect::view(connection, found.config, None).await?;
-        for fault in listing.engine.cache().faults() {
+        let (view, _) = inspect::view(connection, found.config, None).await?;
+        for fault in &view.node_faults {
             tracing::warn!("{fault}");
         }
-        for error in &listing.unread {
+        for error in &view.unread {
             tracing::warn!("not taken into account: {}", sentence(error));
         }
-        let now = connection.clock.now();
-        Ok((listing.snapshot(now), now.moment))
+        Ok((view.snapshot, connection.clock.moment()))
     }
 }
 
@@ -90,7 +86,7 @@ fn table(snapshot: &Snapshot, now: Moment) -> String {
 }
 
 fn site_row(site: &Site, now: Moment) -> [String; 9] {
-    let ready = site.nodes().filter(|node| node.ready).count();
+    let ready = site.nodes().filter(|node| node.state.ready).count();
     let sum = |part: &dyn Fn(&Node) -> i64| site.nodes().map(part).fold(0, i64::saturating_add);
     let age = site.link.map(|link| now.since(link.as_of).0 / 1_000_000);
     let age = age.map(|seconds| format!(", {seconds} s ago"));
@@ -99,16 +95,22 @@ fn site_row(site: &Site, now: Moment) -> [String; 9] {
         site.kind().as_str().to_owned(),
         site.definition.source.as_str().to_owned(),
         format!("{ready}/{}", site.nodes.len()),
-        cpu(sum(&|node| node.used.cpu.0), sum(&|node| node.allocatable.cpu.0)),
-        memory(sum(&|node| node.used.memory.0), sum(&|node| node.allocatable.memory.0)),
-        format!("{}/{}", sum(&|node| node.pods), sum(&|node| node.slots)),
+        cpu(
+            sum(&|node| node.charges.used.cpu.0),
+            sum(&|node| node.allocatable.cpu.0),
+        ),
+        memory(
+            sum(&|node| node.charges.used.memory.0),
+            sum(&|node| node.allocatable.memory.0),
+        ),
+        format!("{}/{}", sum(&|node| node.charges.pods), sum(&|node| node.slots)),
         site.queues.iter().map(|group| group.waiting).sum::<u64>().to_string(),
         wan(site) + &age.unwrap_or_default(),
     ]
 }
 
 fn node_row(site: &Site, node: &Node) -> [String; 6] {
-    let state = match (node.ready, node.cordoned) {
+    let state = match (node.state.ready, node.state.cordoned) {
         (false, _) => "not ready",
         (true, true) => "cordoned",
         (true, false) => "ready",
@@ -117,9 +119,9 @@ fn node_row(site: &Site, node: &Node) -> [String; 6] {
         node.name.to_string(),
         site.name().to_owned(),
         state.to_owned(),
-        cpu(node.used.cpu.0, node.allocatable.cpu.0),
-        memory(node.used.memory.0, node.allocatable.memory.0),
-        format!("{}/{}", node.pods, node.slots),
+        cpu(node.charges.used.cpu.0, node.allocatable.cpu.0),
+        memory(node.charges.used.memory.0, node.allocatable.memory.0),
+        format!("{}/{}", node.charges.pods, node.slots),
     ]
 }
 
@@ -191,8 +193,8 @@ mod tests {
  c1    far   not ready  64/64     0/0          0/500
 
 closed: edge to pods of controller u1 in shop; 2 wait
-full: far for a pod slot or more (none waits)
-full: far for cpu 500m and memory 2Gi or more (3 wait)
+full: far for a pod slot or more (0 waiting)
+full: far for cpu 500m and memory 2Gi or more (3 waiting)
 ";
         assert_eq!(format!("\n{}", table(&snapshot, now)), expected);
     }

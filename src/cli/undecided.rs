@@ -8,6 +8,8 @@ use edgeward_decision::placement::room::Room;
 use edgeward_decision::placement::verdict::Reason;
 use edgeward_kube::units::Now;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
 
 use crate::inspect::Connection;
 use crate::inspect::installation::{Labels, Webhook};
@@ -38,14 +40,15 @@ pub(super) struct Undecided<'u> {
     pub(super) created: Option<Timestamp>,
     /// Whether the pod exists and has a node. The spec does not show whether its author or kube-scheduler set the node.
     pub(super) on_node: bool,
-    /// Whether the SLO comes from a policy alone.
-    pub(super) by_policy: bool,
 }
 
 /// Returns the likely causes why a pod has no decision, at least one.
 pub(super) async fn causes(connection: &Connection, config: &Config, undecided: &Undecided<'_>) -> Vec<String> {
-    let namespace = &undecided.workload.namespace;
-    let seen = tokio::join!(connection.namespace_labels(namespace), connection.webhooks());
+    let namespaces = Api::<Namespace>::all(connection.client.clone());
+    let namespace = connection.get_from(namespaces, &undecided.workload.namespace);
+    let (namespace, webhooks) = tokio::join!(namespace, connection.webhooks());
+    let labels = |found: Option<Namespace>| found.and_then(|found| found.metadata.labels);
+    let seen = (namespace.map(|found| labels(found).unwrap_or_default()), webhooks);
     judge(&seen, config, undecided, connection.clock.now())
 }
 
@@ -64,12 +67,6 @@ fn judge((labels_seen, webhooks): &Seen, config: &Config, undecided: &Undecided<
     match webhooks {
         Ok(webhooks) => causes.extend(unasked(webhooks, namespace, labels, undecided.created)),
         Err(error) => causes.push(format!("a webhook {} may not be registered ({error:#})", WEBHOOKS[0])),
-    }
-    let policies = &config.keys.policies;
-    if undecided.by_policy && labels.is_some_and(|labels| labels.get(policies).is_none_or(|value| value != "true")) {
-        causes.push(format!(
-            "its SLO comes from an SloPolicy alone, and namespace {namespace} is not labelled {policies}=true"
-        ));
     }
     // The sites do not matter here, so there are none.
     let nowhere = Snapshot::default();
@@ -151,16 +148,10 @@ mod tests {
     }
 
     fn causes(seen: Seen, metadata: serde_json::Value, created: Option<&str>) -> Vec<String> {
-        causes_of(seen, metadata, created, false, false)
+        causes_of(seen, metadata, created, false)
     }
 
-    fn causes_of(
-        seen: Seen,
-        metadata: serde_json::Value,
-        created: Option<&str>,
-        on_node: bool,
-        by_policy: bool,
-    ) -> Vec<String> {
+    fn causes_of(seen: Seen, metadata: serde_json::Value, created: Option<&str>, on_node: bool) -> Vec<String> {
         let config = Config::default();
         let pod = json!({"metadata": metadata, "spec": {}}).to_string();
         let workload = Pod::from_json(&pod).unwrap().workload("shop".into(), &config.keys);
@@ -168,7 +159,6 @@ mod tests {
             workload: &workload,
             created: created.map(|at| at.parse().unwrap()),
             on_node,
-            by_policy,
         };
         let now = Now {
             moment: Moment(0),
@@ -207,12 +197,6 @@ mod tests {
             causes(seen(labels("true"), webhook()), opted_out, None),
             "edgeward does not decide such a pod: its label scheduling.example.io/managed says false (passthrough_opted_out)",
         );
-        assert_eq!(
-            causes_of(seen(labels("true"), webhook()), slo(), None, false, true),
-            [
-                "its SLO comes from an SloPolicy alone, and namespace shop is not labelled scheduling.example.io/policies=true"
-            ],
-        );
         let unknown = causes(seen(labels("true"), webhook()), slo(), Some("2026-11-21T01:00:00Z"));
         assert!(unknown[0].starts_with("edgeward did not answer"), "{unknown:?}");
         assert_eq!(unknown.len(), 1);
@@ -228,7 +212,7 @@ mod tests {
         let silent = "edgeward did not answer, which lets the pod through (failurePolicy: Ignore), or passed it through; \
                       warnings and its log say which";
         let metadata = json!({"annotations": {"slo.example.io/class": "batch"}});
-        let found = causes_of(seen(), metadata.clone(), None, true, false);
+        let found = causes_of(seen(), metadata.clone(), None, true);
         assert_eq!(found, [format!("{named}{silent}")]);
         assert_eq!(causes(seen(), metadata, None), [silent]);
     }

@@ -15,6 +15,7 @@ use edgeward_decision::placement::policy::Policies;
 use edgeward_decision::placement::room::Room;
 use edgeward_decision::pod::Pod;
 use edgeward_kube::units::Micros;
+use kube::Api;
 
 use self::explanation::{Explanation, Now, Queue, Subject};
 use self::scheduling_state::SchedulingState;
@@ -22,9 +23,8 @@ use super::installed::{Installed, LEASE};
 use super::sentence;
 use super::undecided::{self, Undecided};
 use super::{Cluster, Output};
-use crate::inspect::{self, Connection};
-use crate::instruments::logs::{self, LogFormat};
-use crate::instruments::metrics::Metrics;
+use crate::inspect::{self, Connection, View};
+use crate::watch::raw::{Gvr, Raw};
 
 /// Explain why a pod is where it is, or why it does not run.
 ///
@@ -61,7 +61,6 @@ fn pod_name(text: &str) -> Result<String, String> {
 
 impl Why {
     pub(super) fn run(self) -> anyhow::Result<()> {
-        let _logs = logs::init_logging(LogFormat::Pretty, "error", &Metrics::new())?;
         let explanation = self.cluster.ask(async |connection| self.explain(connection).await)?;
         self.output.print(&explanation, Explanation::text)
     }
@@ -73,7 +72,8 @@ impl Why {
             .unwrap_or(connection.client.default_namespace());
         let name = &self.pod;
         let found = self.installed.read(connection).await?;
-        let json = connection.pod(namespace, name).await?;
+        let pods = Api::<Raw>::namespaced_with(connection.client.clone(), namespace, &Gvr::PODS);
+        let json = connection.get_from(pods, name).await?;
         let json = json.with_context(|| format!("{}: there is no pod {namespace}/{name}", connection.name))?;
         let mut notes: Vec<_> = found.assumption().into_iter().collect();
         let policies = noted(inspect::policies(connection).await, &mut notes).flatten();
@@ -84,12 +84,11 @@ impl Why {
         let gated_pod = record.gated_pod.as_ref();
         // The resources that the pod itself uses count as free.
         let without = gated_pod.is_none().then_some(&*record.uid);
-        let (config, mut listing) = inspect::view(connection, found.config, without).await?;
-        notes.extend(listing.unread.iter().map(note));
+        let (view, engine) = inspect::view(connection, found.config, without).await?;
+        let View { config, snapshot, .. } = view;
+        notes.extend(view.unread.iter().map(note));
         policies.apply(&mut pod, namespace, &config.keys);
         let now = connection.clock.now();
-        let snapshot = listing.snapshot(now);
-        let engine = &listing.engine;
         let site = engine.cache().site_of(&record).map(|site| site.name.clone());
         let place = engine.waitlist().position(&record.uid, &snapshot, &config, now.moment);
 
@@ -112,7 +111,7 @@ impl Why {
             let lead = connection.lead(&self.installed.namespace(), LEASE).await;
             queue = Some(Queue {
                 ahead: place.map(|(_, ahead)| ahead),
-                gated: listing.gated.len(),
+                gated: view.gated.len(),
                 limit_over: pod.limit(&config, now.wall).filter(|end| *end < now.wall),
                 leaderless: noted(lead, &mut notes).and_then(Result::err),
             });
@@ -121,12 +120,10 @@ impl Why {
             (Some(_), _) => vec![],
             (None, Some(cause)) => vec![cause],
             (None, None) => {
-                let class = format!("{}class", config.keys.slo_prefix);
                 let undecided = Undecided {
                     workload: &workload,
                     created: record.created,
                     on_node: record.node.is_some(),
-                    by_policy: pod.inherited().iter().any(|(key, _)| *key == class),
                 };
                 undecided::causes(connection, &config, &undecided).await
             }

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use edgeward_decision::config::Config;
 
 use crate::config::{Configuration, ReadConfig, read_document, read_keys, version};
@@ -59,18 +58,9 @@ impl Files {
 /// # Errors
 /// The errors of [`Files::open`].
 pub fn read(path: &Path) -> anyhow::Result<Config> {
-    let source = path.display().to_string();
-    let paths = if path.is_dir() {
-        files::list(path)
-    } else {
-        Ok(vec![path.to_owned()])
-    };
-    let contents = paths.with_context(|| source.clone())?.into_iter().map(|path| {
-        let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
-        anyhow::Ok(Content { path, bytes })
-    });
-    let (config, _) = read_contents(path, &contents.collect::<Result<Vec<_>, _>>()?)
-        .map_err(|faults| yaml::faulty(&source, &faults))?;
+    let contents = files::read(&[path.to_owned()])?;
+    let read = read_contents(path, &contents);
+    let (config, _) = read.map_err(|faults| yaml::faulty(&path.display().to_string(), &faults))?;
     Ok(config)
 }
 

@@ -33,7 +33,7 @@ fn replace(path: &Path, text: &str) {
 #[test]
 fn invalid_config_version_keeps_last_valid_and_counts_once() {
     let (mut configuration, metrics) = new();
-    let current = configuration.current();
+    let current = Arc::clone(&configuration.current);
     assert_eq!(
         current.load().excluded_namespaces,
         ["kube-system", "edgeward-system", "ours"]
@@ -91,7 +91,7 @@ async fn config_file_as_document_or_manifest_is_reloaded() {
     let path = directory.path().join("config.yaml");
     fs::write(&path, "explain: full").unwrap();
     let (configuration, metrics) = new();
-    let current = configuration.current();
+    let current = Arc::clone(&configuration.current);
     let files = Files::open(path.clone(), configuration).await.unwrap();
     assert_eq!(current.load().explain, Explain::Full);
 
@@ -130,7 +130,7 @@ async fn config_directory_is_read_as_config_map_keys() {
     key("rttThresholdMs", "80\n");
     key("config.yaml", "explain: full\n");
     let (configuration, _) = new();
-    let current = configuration.current();
+    let current = Arc::clone(&configuration.current);
     let files = Files::open(directory.path().to_owned(), configuration).await.unwrap();
     assert_eq!(current.load().explain, Explain::Full);
     assert_eq!(
@@ -155,15 +155,17 @@ async fn config_directory_is_read_as_config_map_keys() {
 #[tokio::test]
 async fn version_subscriber_gets_only_the_newest_config_once() {
     let (mut configuration, _) = new();
-    let mut early = configuration.versions();
+    let mut early = Versions::of(&configuration.versions);
     let next = async |versions: &mut Versions| timeout(TIMEOUT, versions.next()).await.expect("told");
-    assert_eq!(next(&mut early).await.explain, Explain::Short);
     for (version, text) in [(1, "explain: full"), (2, "explain: loud"), (3, "explain: off")] {
         let _ = configuration.offer(version, || read_document(text));
     }
     assert_eq!(next(&mut early).await.explain, Explain::Off);
     assert!(early.next().now_or_never().is_none(), "nothing is told twice");
-    assert_eq!(next(&mut configuration.versions()).await.explain, Explain::Off);
+    assert_eq!(
+        next(&mut Versions::of(&configuration.versions)).await.explain,
+        Explain::Off
+    );
 }
 
 #[tokio::test]

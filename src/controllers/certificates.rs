@@ -28,7 +28,9 @@ use super::pod_patch::words;
 use crate::inspect::installation::endpoints;
 use crate::platform::token_bucket::TokenBucket;
 use crate::tls::rotation::{Certificate, Der, Lives, Published, Replica, RotationState, Step, ders};
-use crate::tls::{Authority, Contents, Pem, Service, Stored, bundle, rotation, served, stored};
+use crate::tls::{
+    Authority, Contents, Pem, Service, Stored, authorities_in, rotation, served, stored, with_authorities,
+};
 use crate::watch::watcher;
 
 /// The shortest pause between two steps.
@@ -46,9 +48,6 @@ const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// How many replicas are inspected concurrently.
 const AT_ONCE: usize = 16;
-
-/// Log line for slowed-down writes.
-const CONTESTED: &str = "another writer keeps changing the certificates; edgeward now writes them less often";
 
 /// Field manager of our writes.
 const WRITER: &str = "edgeward";
@@ -73,21 +72,16 @@ struct State {
     published: Published,
     /// Limits writes while another writer keeps changing the same object.
     writes: TokenBucket,
-    /// Faults of the Secret that were logged last.
-    faults: Once,
-    /// Reason logged last for not taking the next step.
-    hindrance: Once,
+    /// Reason logged last for not taking the next step, so that it is not logged again.
+    hindrance: String,
 }
 
-/// The last message, so that a repeated one is not logged again.
-#[derive(Default)]
-struct Once(String);
-
-impl Once {
-    fn say(&mut self, words: String, tell: impl FnOnce(&str)) {
-        if self.0 != words {
-            tell(&words);
-            self.0 = words;
+impl State {
+    /// Logs that the next step is not taken, and why, unless this was logged last.
+    fn hindered(&mut self, error: String) {
+        if self.hindrance != error {
+            tracing::warn!(error, "the certificates are not as they should be; retrying");
+            self.hindrance = error;
         }
     }
 }
@@ -107,28 +101,15 @@ impl Certificates {
         let mut state = State {
             published: Published::default(),
             writes: TokenBucket::new(WRITES, self.lives.settle()),
-            faults: Once::default(),
-            hindrance: Once::default(),
+            hindrance: String::new(),
         };
         let period = Duration::from_micros(self.lives.period().0);
         let mut last_error = String::new();
         loop {
-            let stepped = timeout(TIMEOUT, self.advance(&mut state)).await;
-            match stepped.unwrap_or_else(|_| Err(anyhow!("no answer within {} s", TIMEOUT.as_secs()))) {
-                Ok(true) => {
-                    while !state.writes.take(self.context.clock.moment()) {
-                        state
-                            .hindrance
-                            .say(CONTESTED.to_owned(), |contested| tracing::warn!("{contested}"));
-                        tokio::time::sleep(PAUSE).await;
-                    }
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-                Ok(false) => {}
-                Err(error) => state.hindrance.say(format!("{error:#}"), |error| {
-                    tracing::warn!(error, "the certificates are not as they should be; retrying");
-                }),
+            match timeout(TIMEOUT, self.advance(&mut state)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => state.hindered(format!("{error:#}")),
+                Err(_) => state.hindered(format!("no answer within {} s", TIMEOUT.as_secs())),
             }
             tokio::time::sleep(PAUSE).await;
             tokio::select! {
@@ -149,8 +130,8 @@ impl Certificates {
         Api::all(self.context.client.clone())
     }
 
-    /// Reads all objects and performs the next step. Returns whether an object was written.
-    async fn advance(&self, state: &mut State) -> anyhow::Result<bool> {
+    /// Reads all objects and performs the next step. The watches notice what it writes.
+    async fn advance(&self, state: &mut State) -> anyhow::Result<()> {
         // The reading order matters; see `RotationState::bundles`.
         let configuration = self.configurations().get_opt(&self.webhook).await;
         let configuration = configuration.map_err(cannot("get the MutatingWebhookConfiguration", &self.webhook))?;
@@ -161,30 +142,14 @@ impl Certificates {
         let now = self.context.clock.now();
         let mut contents = secret.clone().map(stored::contents).unwrap_or_default();
         let stored = Stored::read(&contents, &self.service, now.wall);
-        if let Some((key, fault)) = stored.early() {
-            bail!(
-                "{key} of the Secret {}: {fault}; edgeward does not replace it for this reason",
-                self.secret
-            );
-        }
-        state.faults.say(stored.faults(), |error| {
-            if !error.is_empty() {
-                tracing::warn!(
-                    secret = self.secret,
-                    error,
-                    "the contents of the Secret cannot be used; creating them again"
-                );
-            }
-        });
-        let bundles = ca_bundles(configuration.as_ref()).map(|bundle| bundle::authorities(bundle, &self.service));
+        let bundles = ca_bundles(configuration.as_ref()).map(|bundle| authorities_in(bundle, &self.service));
         let bundles: Vec<_> = bundles.collect();
-        let in_short = stored.in_short();
-        state.published.observe(&in_short, &bundles, now.moment);
+        let (in_short, faults) = (stored.in_short(), stored.faults());
+        state.published.observe(&bundles, now.moment);
         let mut rotation = RotationState {
             stored: &in_short,
             bundles: &bundles,
             settled: &state.published.settled(self.lives.settle(), now.moment),
-            abandoned: &state.published.abandoned(self.lives.settle(), now.moment),
             replicas: None,
             wall: now.wall,
         };
@@ -196,31 +161,29 @@ impl Certificates {
             step = rotation.next_step();
         }
         if !self.context.leadership.is_held() {
-            return Ok(false);
+            return Ok(());
         }
 
+        let is_read_only = matches!(step, Step::Wait | Step::InspectReplicas | Step::Await(_));
+        if !is_read_only && !state.writes.take(now.moment) {
+            bail!("another writer keeps changing the certificates; edgeward now writes them less often");
+        }
         let authority = || self.authority(now);
         let (done, made) = match step {
             Step::Wait | Step::InspectReplicas => {
-                state.hindrance = Once::default();
-                return Ok(false);
+                state.hindrance.clear();
+                return Ok(());
             }
-            Step::Await(replicas) => {
-                state.hindrance.say(format!("{replicas:?}"), |awaited| {
-                    tracing::warn!(
-                        awaited,
-                        "an old CA stays in caBundle until all our replicas are seen with a certificate of the new one"
-                    );
-                });
-                return Ok(false);
-            }
+            Step::Await(replicas) => bail!(
+                "an old CA stays in caBundle until all our replicas are seen with a certificate of the new one: {replicas:?}"
+            ),
             Step::Bundles(wanted) => {
                 let Some(configuration) = &configuration else {
-                    return Ok(false);
+                    return Ok(());
                 };
                 self.write_bundles(configuration, &wanted).await?;
                 tracing::info!(webhook = self.webhook, cas = ?wanted.iter().map(BTreeSet::len).collect::<Vec<_>>(), "wrote caBundle");
-                return Ok(true);
+                return Ok(());
             }
             Step::NewAuthority => ("made a CA", stored::put_authority(&mut contents, authority()?)),
             Step::NewNext => (
@@ -237,6 +200,14 @@ impl Certificates {
                 ("made a certificate", stored::put(&mut contents, stored::LEAF, leaf))
             }
         };
+        if !faults.is_empty() {
+            let secret = &self.secret;
+            tracing::warn!(
+                secret,
+                error = faults,
+                "the contents of the Secret cannot be used; creating them again"
+            );
+        }
         // Without this check, an unusable entry would be written again and again.
         let unread = Stored::read(&contents, &self.service, now.wall).faults;
         if let Some((key, fault)) = unread.iter().find(|(key, _)| *key == made) {
@@ -244,7 +215,7 @@ impl Certificates {
         }
         self.write_secret(&secrets, secret, contents).await?;
         tracing::info!(secret = self.secret, "{done}");
-        Ok(true)
+        Ok(())
     }
 
     /// Fails if our clock differs too much from the API server's. With a wrong clock, a new certificate may not be
@@ -306,7 +277,7 @@ impl Certificates {
         let version = &configuration.metadata.resource_version;
         let mut operations = vec![json!({"op": "test", "path": "/metadata/resourceVersion", "value": version})];
         for (i, (found, wanted)) in ca_bundles(Some(configuration)).zip(wanted).enumerate() {
-            let bundle = bundle::with_authorities(found, wanted, &self.service);
+            let bundle = with_authorities(found, wanted, &self.service);
             if bundle != found {
                 let path = format!("/webhooks/{i}/clientConfig/caBundle");
                 operations.push(json!({"op": "add", "path": path, "value": STANDARD.encode(bundle)}));

@@ -3,42 +3,30 @@
 //! The name of an Event is derived from its content. Two replicas, or a restarted one, therefore create a repeated
 //! Event only once.
 
-mod configuration;
 mod decision;
 mod recorder;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use edgeward_decision::document::Faults;
+use edgeward_kube::excerpt::excerpt;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::PostParams;
-use kube::{Api, Client, Error};
+use kube::{Api, Client, Error, Resource as _};
 
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::EventResult;
-pub use configuration::follow;
-pub use decision::{PodEvent, PodReason, bounds, in_words};
+pub use decision::{PodEvent, PodReason, assessment, bounds, in_words};
 pub use recorder::{Events, Recorder};
 
 /// Reporting controller of our Events.
 const CONTROLLER: &str = "edgeward.io/edgeward";
 
-/// The API server's limit for an Event's note, in bytes.
-const NOTE_BYTES: usize = 1024;
-
-/// A reference to an object of group `v1`.
-fn object(kind: &str, namespace: &str, name: &str, uid: &str) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some(kind.to_owned()),
-        namespace: Some(namespace.to_owned()),
-        name: Some(name.to_owned()),
-        uid: Some(uid.to_owned()),
-        ..ObjectReference::default()
-    }
-}
+/// The API server's limit for an Event's note, in bytes, less the sign of an excerpt.
+const NOTE_BYTES: usize = 1024 - '…'.len_utf8();
 
 /// Builds an Event about an object with this type, reason and action. `what` distinguishes it from other Events about
 /// the object.
@@ -71,9 +59,28 @@ fn event(
     }
 }
 
+/// An Event on a ConfigMap whose version was refused for these faults. Each version has one Event, regardless of how
+/// many replicas refuse it and how often they restart.
+pub(crate) fn config_refused(map: &ConfigMap, faults: &Faults, at: Timestamp) -> Event {
+    // The note has one line per fault, up to the size limit.
+    let end = format!("\n(cut off; the log names all {})", faults.0.len());
+    let mut note = excerpt(faults, NOTE_BYTES - end.len());
+    if note.ends_with('…') {
+        note.push_str(&end);
+    }
+    let what = (&map.metadata.uid, &map.metadata.resource_version);
+    event(
+        map.object_ref(&()),
+        ["Warning", "ConfigRefused", "LoadConfiguration"],
+        note,
+        at,
+        what,
+    )
+}
+
 /// Writes an Event. Returns `None` if the API server may accept it later. Failures are logged within the limit,
 /// because deleting a namespace makes the API server refuse all Events of its pods.
-async fn create(client: &Client, event: &Event, limit: &LogLimit) -> Option<EventResult> {
+pub(crate) async fn create(client: &Client, event: &Event, limit: &LogLimit) -> Option<EventResult> {
     let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
     let events: Api<Event> = Api::namespaced(client.clone(), namespace);
     let error = match events.create(&PostParams::default(), event).await {
@@ -94,11 +101,37 @@ async fn create(client: &Client, event: &Event, limit: &LogLimit) -> Option<Even
     result
 }
 
-/// Shortens a note to the API server's limit. A shortened note ends with `end`.
-fn cut(text: String, end: &str) -> String {
-    if text.len() <= NOTE_BYTES {
-        return text;
+#[cfg(test)]
+mod tests {
+    use edgeward_decision::document::Fault;
+    use serde_json::json;
+
+    use super::*;
+
+    fn refused(resource_version: &str, faults: usize, at: i64) -> Event {
+        let meta = json!({"namespace": "edgeward-system", "name": "edgeward", "uid": "u", "resourceVersion": resource_version});
+        let map = serde_json::from_value(json!({"metadata": meta})).unwrap();
+        let fault = |i| Fault {
+            path: format!("key{i}"),
+            message: "ist größer".to_owned(),
+        };
+        let faults = Faults((0..faults).map(fault).collect());
+        config_refused(&map, &faults, Timestamp::from_second(at).unwrap())
     }
-    let cut = text.floor_char_boundary(NOTE_BYTES - end.len());
-    format!("{}{end}", &text[..cut])
+
+    #[test]
+    fn refused_configuration_version_has_one_event_name() {
+        let name = |version, at| refused(version, 1, at).metadata.name.unwrap();
+        assert_eq!(name("1", 0), name("1", 1));
+        assert_ne!(name("1", 0), name("2", 0));
+    }
+
+    #[test]
+    fn configuration_note_lists_faults_up_to_size_limit() {
+        let note = |faults| refused("1", faults, 0).note.unwrap();
+        assert_eq!(note(2), "key0: ist größer\nkey1: ist größer");
+        let cut = note(200);
+        assert!((1020..=1024).contains(&cut.len()), "{}", cut.len());
+        assert!(cut.ends_with("…\n(cut off; the log names all 200)"), "{cut}");
+    }
 }

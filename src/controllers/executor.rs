@@ -26,13 +26,12 @@ use tokio::sync::{Semaphore, watch};
 
 use super::Context;
 use super::events::PodEvent;
-use super::pod_patch::{PatchResult, Version, read};
+use super::pod_patch::{self, PatchResult};
 use crate::instruments::logs::LogLimit;
 use crate::platform::blocking::blocking;
 use crate::watch::raw::Raw;
 
-/// The most pods that are read or patched concurrently; each may take a few MiB. Updates of pods that stay gated use
-/// the slots that releases leave free.
+/// The most pods that are read or patched concurrently; each may take a few MiB.
 const AT_ONCE: usize = 8;
 
 /// The first and the longest pause before a failed patch is retried.
@@ -72,8 +71,6 @@ struct Done {
 struct Progress {
     done: HashMap<Arc<str>, Done>,
     under_way: usize,
-    /// Changes under way without updates of pods that stay gated.
-    releases: usize,
 }
 
 /// Carries out the newest plan while this replica holds the Lease. Never returns.
@@ -115,12 +112,8 @@ impl Executor {
     /// keep their room by their claims, so the order of reading does not matter. `turn` admits one decision at a
     /// time, because reviews wait for the ledger's lock as well.
     async fn carry_out(&self, entry: PlanEntry, turn: &Semaphore) -> (PlanEntry, Option<PatchResult>) {
-        let version = Version {
-            namespace: &entry.pod.namespace,
-            name: &entry.pod.name,
-            resource_version: &entry.pod.resource_version,
-        };
-        let change = match read(&self.context.client, version.namespace, version.name).await {
+        let client = &self.context.client;
+        let change = match pod_patch::read(client, &entry.pod.namespace, &entry.pod.name).await {
             Ok(pod) => {
                 let _turn = turn.acquire().await;
                 self.decide(entry.clone(), pod).await
@@ -130,7 +123,9 @@ impl Executor {
         let (reason, outcome) = match change {
             Ok(None) => return (entry, None),
             Ok(Some(change)) => {
-                let outcome = version.patch(&self.context.client, &change.operations).await;
+                let (pod, operations) = (&entry.pod, &change.operations);
+                let name: [&str; 2] = [&pod.namespace, &pod.name];
+                let outcome = pod_patch::patch(client, name, &pod.resource_version, operations).await;
                 let reason = change.reason.as_str();
                 if matches!(outcome, PatchResult::Changed) {
                     self.log(&entry, reason, change.site);
@@ -195,7 +190,7 @@ impl Executor {
 
 impl Progress {
     /// Returns the next entries, within the limit on concurrent changes, and the moment of the next retry. Updates of
-    /// pods that stay gated only get the slots that releases leave free.
+    /// pods that stay gated begin after all releases.
     fn begin(&mut self, plan: &Plan, config: &Config, now: Moment) -> (Vec<PlanEntry>, Moment) {
         self.done.retain(|_, done| done.at.after(MEMORY) > now);
         let (mut due, mut retry_at) = (Vec::new(), NEVER);
@@ -207,13 +202,10 @@ impl Progress {
                     retry_at = retry_at.min(known.retry_at);
                     continue;
                 }
-                // Updates of pods that stay gated must not take the slots of releases.
-                let pods = if updates { self.under_way } else { self.releases };
-                if pods >= AT_ONCE {
+                if self.under_way >= AT_ONCE {
                     break;
                 }
                 self.under_way += 1;
-                self.releases += usize::from(!updates);
                 let begun = Done {
                     version: entry.pod.resource_version.clone(),
                     at: now,
@@ -239,7 +231,6 @@ impl Progress {
 
     fn finish(&mut self, entry: &PlanEntry, outcome: Option<PatchResult>, now: Moment) {
         self.under_way -= 1;
-        self.releases -= usize::from(!is_update(entry));
         let Some(known) = self.done.get_mut(&entry.pod.uid) else {
             return;
         };

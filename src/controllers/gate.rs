@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use edgeward_decision::keys::Keys;
-use edgeward_decision::placement::patch;
+use edgeward_decision::placement::patch::remove_gate;
 use edgeward_decision::pod::Pod;
 use futures::stream::{self, Stream, StreamExt as _};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Resource as _};
 
-use super::pod_patch::{PatchResult, Version, read};
+use super::pod_patch::{PatchResult, patch, read};
 use crate::inspect::Connection;
 use crate::watch::raw::{Gvr, Raw};
 
@@ -169,16 +169,10 @@ impl Ungate<'_> {
                 Ok(pod) => pod,
                 Err(error) => return Freed::Failed(format!("it cannot be read: {error}")),
             };
-            let operations = patch::remove_gate(&pod, self.keys);
-            let (Some(operations), Some(resource_version)) = (operations, pod.resource_version()) else {
+            let (Some(operations), Some(version)) = (remove_gate(&pod, self.keys), pod.resource_version()) else {
                 return Freed::AlreadyFree;
             };
-            let version = Version {
-                namespace,
-                name,
-                resource_version,
-            };
-            match version.patch(&self.connection.client, &operations).await {
+            match patch(&self.connection.client, [namespace, name], version, &operations).await {
                 PatchResult::Changed => return Freed::Released,
                 PatchResult::Outdated => {}
                 PatchResult::Refused(error) | PatchResult::Unavailable(error) => return Freed::Failed(error),

@@ -19,7 +19,6 @@ use tokio::time::timeout;
 
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
-use crate::platform::random;
 use crate::watch::watcher;
 use candidate::Candidate;
 
@@ -27,15 +26,9 @@ use candidate::Candidate;
 /// certainly ours.
 const REQUESTS: Duration = Duration::from_secs(3);
 
-/// Pause between renewals, and between reads of a Lease with another holder. Jitter is added.
+/// Pause between renewals, and after a failed request or the read of a Lease with another holder.
 const RENEWAL: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_secs(1);
-
-/// Pause after a failed request.
-const PAUSE: Duration = Duration::from_millis(1_500);
-
-/// The most that pauses are stretched, in permille, so that replicas do not send requests at the same time.
-const JITTER: u32 = 250;
 
 /// How often handing over is tried before the Lease is left to expire. A renewal that was under way may fail the first
 /// attempt.
@@ -162,15 +155,14 @@ impl Election {
 
     async fn campaign(&mut self) {
         loop {
-            let pause = match self.acquire().await {
-                Ok(pause) => {
-                    self.is_failing = false;
-                    pause
-                }
-                Err(error) => self.failed(&format!("{error:#}")),
-            };
+            let acquired = self.acquire().await;
+            if let (Err(error), false) = (&acquired, self.is_failing) {
+                let (lease, error) = (&self.name, format!("{error:#}"));
+                tracing::warn!(lease, error, "the Lease cannot be read or written; retrying");
+            }
+            self.is_failing = acquired.is_err();
             self.publish();
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(acquired.unwrap_or(RETRY)).await;
         }
     }
 
@@ -178,43 +170,38 @@ impl Election {
     async fn acquire(&mut self) -> anyhow::Result<Duration> {
         let mut lease = in_time(self.leases.entry(&self.name)).await??.or_insert(Lease::default);
         let has_existed = lease.get().metadata.resource_version.is_some();
-        list_again_if(self.candidate.went_back(lease.get()));
+        if let Some((before, now)) = self.candidate.went_back(lease.get()) {
+            tracing::warn!(
+                before,
+                now,
+                "the history of the API server went back; listing everything again"
+            );
+            watcher::list_again();
+        }
         let now = self.clock.now();
         if let Some(lapses_in) = self.candidate.acquire(lease.get_mut(), now) {
-            return Ok(with_jitter(RETRY).min(Duration::from_micros(lapses_in.0)));
+            return Ok(RETRY.min(Duration::from_micros(lapses_in.0)));
         }
         let sent = self.clock.moment();
         match in_time(lease.commit(&PostParams::default())).await? {
             Ok(()) => self.candidate.acquired(sent),
             // Somebody else wrote or deleted the Lease in between. A create that finds nothing misses its namespace.
             Err(CommitError::Save(Error::Api(status))) if status.code == 409 || (status.code == 404 && has_existed) => {
-                return Ok(with_jitter(RETRY));
+                return Ok(RETRY);
             }
             Err(error) => return Err(error.into()),
         }
-        list_again_if(self.candidate.went_back(lease.get()));
-        Ok(with_jitter(RENEWAL))
-    }
-
-    fn failed(&mut self, error: &str) -> Duration {
-        if !std::mem::replace(&mut self.is_failing, true) {
-            tracing::warn!(
-                lease = self.name,
-                error,
-                "the Lease cannot be read or written; retrying"
-            );
-        }
-        with_jitter(PAUSE)
+        Ok(RENEWAL)
     }
 
     fn publish(&mut self) {
-        self.held_until.send_replace(self.candidate.held_until());
+        self.held_until.send_replace(self.candidate.held_until);
         let is_held = self.leadership.is_held();
         if std::mem::replace(&mut self.is_leader, is_held) == is_held {
             return;
         }
         self.metrics.leader.set(is_held.into());
-        let (lease, identity) = (&self.name, self.candidate.identity());
+        let (lease, identity) = (&self.name, &self.candidate.identity);
         match is_held {
             true => tracing::info!(lease, identity, "holds the Lease"),
             false => tracing::warn!(lease, identity, "does not hold the Lease any more"),
@@ -246,26 +233,10 @@ impl Election {
     }
 }
 
-fn with_jitter(pause: Duration) -> Duration {
-    pause + pause * (random() as u32 % JITTER) / 1_000
-}
-
 /// Awaits the answer to a request for as long as [`REQUESTS`].
 async fn in_time<T>(request: impl Future<Output = T>) -> anyhow::Result<T> {
     let answer = timeout(REQUESTS, request).await;
     answer.map_err(|_| anyhow!("no answer within {} s", REQUESTS.as_secs()))
-}
-
-/// Restarts the watches if the API server was restored from a backup; see [`Candidate::went_back`].
-fn list_again_if(went_back: Option<(u64, u64)>) {
-    if let Some((before, now)) = went_back {
-        tracing::warn!(
-            before,
-            now,
-            "the history of the API server went back; listing everything again"
-        );
-        watcher::list_again();
-    }
 }
 
 #[cfg(test)]

@@ -36,45 +36,29 @@ impl PatchResult {
     }
 }
 
-/// The version of a pod that a patch applies to.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Version<'a> {
-    pub(super) namespace: &'a str,
-    pub(super) name: &'a str,
-    pub(super) resource_version: &'a str,
-}
-
-impl Version<'_> {
-    /// Sends a patch that starts with a test for this version of the pod. The watch delivers the new state of the
-    /// pod.
-    pub(super) async fn patch(self, client: &Client, operations: &[PatchOperation]) -> PatchResult {
-        let pods = Api::<PodObject>::namespaced(client.clone(), self.namespace);
-        let patch = Patch::Json::<()>(json_patch::Patch(operations.to_vec()));
-        let error = match pods
-            .patch_metadata(self.name, &PatchParams::apply("edgeward"), &patch)
-            .await
-        {
-            Ok(_) => return PatchResult::Changed,
-            Err(error) => error,
-        };
-        match &error {
-            // A failed test looks like an invalid pod, and a webhook may refuse the patch with any of these codes.
-            kube::Error::Api(status) if matches!(status.code, 404 | 409 | 422) && !self.is_current(client).await => {
-                PatchResult::Outdated
-            }
-            _ => not_taken(error),
+/// Sends a patch that starts with a test for this version of the pod. The watch delivers the new state of the pod.
+pub(super) async fn patch(
+    client: &Client,
+    [namespace, name]: [&str; 2],
+    version: &str,
+    operations: &[PatchOperation],
+) -> PatchResult {
+    let pods = Api::<PodObject>::namespaced(client.clone(), namespace);
+    let patch = Patch::Json::<()>(json_patch::Patch(operations.to_vec()));
+    let error = match pods.patch_metadata(name, &PatchParams::apply("edgeward"), &patch).await {
+        Ok(_) => return PatchResult::Changed,
+        Err(error) => error,
+    };
+    // A failed test looks like an invalid pod, and a webhook may refuse the patch with any of these codes.
+    if matches!(&error, kube::Error::Api(status) if matches!(status.code, 404 | 409 | 422)) {
+        // If the API server does not answer, the version counts as current.
+        match pods.get_metadata_opt(name).await {
+            Ok(Some(found)) if found.metadata.resource_version.as_deref() == Some(version) => {}
+            Ok(_) => return PatchResult::Outdated,
+            Err(_) => {}
         }
     }
-
-    /// Whether the pod still has this version. If the API server does not answer, the version counts as current.
-    async fn is_current(self, client: &Client) -> bool {
-        let pods: Api<PodObject> = Api::namespaced(client.clone(), self.namespace);
-        match pods.get_metadata_opt(self.name).await {
-            Ok(Some(found)) => found.metadata.resource_version.as_deref() == Some(self.resource_version),
-            Ok(None) => false,
-            Err(_) => true,
-        }
-    }
+    not_taken(error)
 }
 
 fn not_taken(error: kube::Error) -> PatchResult {

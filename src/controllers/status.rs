@@ -3,124 +3,160 @@
 mod profiles;
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use edgeward_cluster::queue::Plan;
 use edgeward_decision::config::sites::SeenSite;
-use edgeward_decision::model::link::{Link, LinkState};
+use edgeward_decision::model::link::LinkState;
 use edgeward_decision::model::liqo::ApiServerStatus;
 use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::model::snapshot::Site;
 use edgeward_decision::placement::patch::timestamp;
 use edgeward_decision::placement::policy::{MAX_POLICIES, NamespacePolicies, Policies, Seen};
 use edgeward_kube::units::{Bytes, Micros, Millicores, Moment, Now, Permille};
+use edgeward_profiles::All;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Error};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::block_in_place;
 
-pub use profiles::of_profiles;
-
 use super::Context;
-use crate::api::{self, SiteStatus, SloPolicy, SloPolicyStatus};
+use crate::api::{SiteStatus, SloPolicyStatus};
 use crate::instruments::metrics::count;
-use crate::platform::clock::Clock;
+use crate::watch::raw::{Gvr, Raw};
 
 /// The shortest and the longest time between two passes over the statuses.
 const PAUSE: Duration = Duration::from_secs(1);
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Namespace and name. The namespace is empty for cluster-scoped objects.
-type Key = [String; 2];
-
 /// Interval at which a status is written if only its times changed.
 const TIMES: Micros = Micros::from_secs(60);
 
-/// Writes statuses for ever. They are computed after each change, and at least every [`PERIOD`]. `least` is the least
-/// time between writing one status and another. The first failure of a series is logged; writes are retried in the
-/// next pass.
-async fn keep<T: Clone, S: Serialize + PartialEq, K: Clone + Debug + DeserializeOwned>(
-    mut changes: watch::Receiver<T>,
-    api: impl Fn(&str) -> Api<K>,
-    clock: Clock,
-    mut statuses: impl FnMut(T, Now) -> BTreeMap<Key, S>,
-    least: impl Fn(&S, &S) -> Micros,
-) {
-    let mut written = BTreeMap::<Key, (S, Moment)>::new();
-    let mut fails = false;
-    loop {
-        let now = clock.now();
-        let seen = changes.borrow_and_update().clone();
-        // This passes over all nodes or policies, so it must not hold up the runtime's workers.
-        let statuses = block_in_place(|| statuses(seen, now));
-        written.retain(|key, _| statuses.contains_key(key));
-        let mut failure = None;
-        for (key, status) in statuses {
-            if written
-                .get(&key)
-                .is_some_and(|written| !is_due(written, &status, now.moment, &least))
-            {
-                continue;
-            }
-            let ([namespace, name], patch) = (&key, Patch::Merge(json!({ "status": status })));
-            match api(namespace).patch_status(name, &PatchParams::default(), &patch).await {
-                Ok(_) => {}
-                // The object was deleted meanwhile.
-                Err(Error::Api(status)) if status.code == 404 => {}
-                Err(error) => {
-                    failure = Some((key, error));
+/// Kind, namespace and name. The namespace is empty for cluster-scoped objects.
+type Key = (Gvr, String, String);
+
+/// Writes the statuses of Sites, SloPolicies and PerformanceProfiles.
+pub struct Statuses {
+    /// What the controllers share.
+    pub context: Context,
+    /// The Sites as read last.
+    pub sites: watch::Receiver<BTreeMap<String, SeenSite>>,
+    /// The SloPolicies as read last.
+    pub policies: watch::Receiver<Arc<Policies>>,
+    /// The latest evaluations of profiles.
+    pub profiles: watch::Receiver<Arc<All>>,
+    /// The release plan, which counts the gated pods.
+    pub plans: watch::Receiver<Arc<Plan>>,
+}
+
+impl Statuses {
+    /// Writes each changed status while this replica holds the Lease. Never returns. A new leader writes all statuses; a
+    /// write of an unchanged status has no effect.
+    pub async fn run(mut self) {
+        let leadership = self.context.leadership.clone();
+        while leadership.during(self.keep()).await.is_none() {}
+    }
+
+    /// Writes statuses for ever: every [`PERIOD`], and after each change of a Site or an SloPolicy and each evaluation of a
+    /// profile. The first failure of a series is logged; writes are retried in the next pass.
+    async fn keep(&mut self) {
+        let (mut written, mut kept) = (BTreeMap::<Key, (Value, Moment)>::new(), BTreeMap::new());
+        let mut fails = false;
+        loop {
+            let now = self.context.clock.moment();
+            // This passes over all nodes and policies, so it must not hold up the runtime's workers.
+            let statuses = block_in_place(|| self.statuses(&mut kept));
+            written.retain(|key, _| statuses.contains_key(key));
+            let mut failure = None;
+            for (key, status) in statuses {
+                let is_due = |(known, at): &(Value, Moment)| {
+                    known != &status && (now.since(*at) >= TIMES || undated(known) != undated(&status))
+                };
+                if !written.get(&key).is_none_or(is_due) {
                     continue;
                 }
+                match self.write(&key, &status).await {
+                    Ok(()) => drop(written.insert(key, (status, now))),
+                    Err(error) => failure = Some((key, error)),
+                }
             }
-            written.insert(key, (status, now.moment));
+            if let (false, Some(((kind, _, name), error))) = (fails, &failure) {
+                let kind = kind.plural;
+                tracing::warn!(%error, kind, name, "a status cannot be written; retrying silently");
+            }
+            fails = failure.is_some();
+            tokio::time::sleep(PAUSE).await;
+            tokio::select! {
+                () = tokio::time::sleep(PERIOD) => {}
+                Ok(()) = self.sites.changed() => {}
+                Ok(()) = self.policies.changed() => {}
+                Ok(()) = self.profiles.changed() => {}
+            }
         }
-        if let (false, Some(([_, name], error))) = (fails, &failure) {
-            tracing::warn!(%error, name, "a status cannot be written; retrying silently");
+    }
+
+    async fn write(&self, (kind, namespace, name): &Key, status: &Value) -> kube::Result<()> {
+        let client = self.context.client.clone();
+        let api: Api<Raw> = match &**namespace {
+            "" => Api::all_with(client, kind),
+            namespace => Api::namespaced_with(client, namespace, kind),
+        };
+        let patch = Patch::Merge(json!({ "status": status }));
+        match api.patch_status(name, &PatchParams::default(), &patch).await {
+            // The object was deleted meanwhile.
+            Err(Error::Api(status)) if status.code == 404 => Ok(()),
+            written => written.map(drop),
         }
-        fails = failure.is_some();
-        tokio::time::sleep(PAUSE).await;
-        tokio::select! {
-            () = tokio::time::sleep(PERIOD) => {}
-            Ok(()) = changes.changed() => {}
+    }
+
+    /// The current status of each object.
+    fn statuses(&mut self, kept: &mut BTreeMap<String, profiles::Kept>) -> BTreeMap<Key, Value> {
+        let now = self.context.clock.now();
+        let (snapshot, gated) = (self.context.shared.snapshot(), self.plans.borrow().gated);
+        let mut all = BTreeMap::new();
+        for (name, seen) in &*self.sites.borrow_and_update() {
+            let site = snapshot.sites.iter().find(|site| site.name() == name);
+            let status = json!(site_status(seen, site, gated, now));
+            all.insert((Gvr::SITES, String::new(), name.clone()), status);
         }
+        let policies = Arc::clone(&self.policies.borrow_and_update());
+        for (seen, status) in policies.by_namespace.values().flat_map(policy_statuses) {
+            let key = (Gvr::POLICIES, seen.namespace.clone(), seen.name.clone());
+            all.insert(key, json!(status));
+        }
+        let evaluated = Arc::clone(&self.profiles.borrow_and_update());
+        for (name, status) in profiles::statuses(&evaluated, kept, &self.context.config.load(), now) {
+            all.insert((Gvr::PROFILES, String::new(), name), json!(status));
+        }
+        all
     }
 }
 
-/// Whether a status must be written again.
-fn is_due<S: PartialEq>((known, at): &(S, Moment), status: &S, now: Moment, least: impl Fn(&S, &S) -> Micros) -> bool {
-    known != status && now.since(*at) >= least(known, status)
-}
-
-/// Writes each changed policy status while this replica holds the Lease. Never returns. A new leader writes all
-/// statuses; a write of an unchanged status has no effect.
-pub async fn of_policies(context: Context, policies: watch::Receiver<Arc<Policies>>) {
-    let api = |namespace: &str| Api::<SloPolicy>::namespaced(context.client.clone(), namespace);
-    let of_all = |policies: Arc<Policies>, _| policies.by_namespace().values().flat_map(|of| statuses(of)).collect();
-    let write = || keep(policies.clone(), api, context.clock, of_all, |_, _| Micros(0));
-    while context.leadership.during(write()).await.is_none() {}
+/// The status without the times at which it was true.
+fn undated(status: &Value) -> Value {
+    let mut status = status.clone();
+    let scores = status.get_mut("scores").and_then(Value::as_array_mut);
+    for score in scores.into_iter().flatten().filter_map(Value::as_object_mut) {
+        score.remove("asOf");
+    }
+    let fields = status.as_object_mut().into_iter();
+    fields.for_each(|fields| fields.retain(|field, _| !["lastProbe", "evaluated"].contains(&field.as_str())));
+    status
 }
 
 /// The status of each of these policies.
-fn statuses(policies: &NamespacePolicies) -> BTreeMap<Key, SloPolicyStatus> {
-    let named = |seen: &Arc<Seen>, is_beyond| {
-        let key = [seen.namespace.clone(), seen.name.clone()];
-        (key, status(seen, is_beyond))
-    };
-    let mut statuses: BTreeMap<_, _> = policies.seen().map(|seen| named(seen, false)).collect();
-    statuses.extend(policies.beyond().iter().map(|seen| named(seen, true)));
-    statuses
+fn policy_statuses(policies: &NamespacePolicies) -> impl Iterator<Item = (&Seen, SloPolicyStatus)> {
+    let seen = policies.seen().map(|seen| (&**seen, status(seen, false)));
+    seen.chain(policies.beyond().iter().map(|seen| (&**seen, status(seen, true))))
 }
 
 fn status(seen: &Seen, is_beyond: bool) -> SloPolicyStatus {
     let mut faults = vec![];
     if let Err(refused) = &seen.policy {
-        faults.extend(refused.faults().0.iter().map(ToString::to_string));
-        faults.extend(refused.instead().map(ToString::to_string));
+        faults.extend(refused.faults.0.iter().map(ToString::to_string));
+        faults.extend(refused.instead.iter().map(|instead| instead.what.clone()));
     }
     if is_beyond {
         faults.push(format!(
@@ -133,85 +169,25 @@ fn status(seen: &Seen, is_beyond: bool) -> SloPolicyStatus {
     }
 }
 
-/// Writes each changed Site status while this replica holds the Lease. Never returns. `sites` are the Sites as read
-/// last; the release plan counts the gated pods.
-pub async fn of_sites(
-    context: Context,
-    sites: watch::Receiver<BTreeMap<String, SeenSite>>,
-    plans: watch::Receiver<Arc<Plan>>,
-) {
-    let api = |_: &str| Api::<api::Site>::all(context.client.clone());
-    let of_all = |sites: BTreeMap<String, SeenSite>, now| {
-        let (snapshot, gated) = (context.shared.snapshot(), plans.borrow().gated);
-        let status = |(name, seen): (String, SeenSite)| {
-            let site = snapshot.sites.iter().find(|site| site.name() == name);
-            let status = site_status(&seen, site, gated, now);
-            ([String::new(), name], status)
-        };
-        sites.into_iter().map(status).collect()
-    };
-    let write = || keep(sites.clone(), api, context.clock, of_all, least);
-    while context.leadership.during(write()).await.is_none() {}
-}
-
-/// A changed status is written at once, and a changed time alone every [`TIMES`].
-fn least(written: &SiteStatus, status: &SiteStatus) -> Micros {
-    let undated = |status: &SiteStatus| SiteStatus {
-        last_probe: None,
-        ..status.clone()
-    };
-    match undated(written) == undated(status) {
-        true => TIMES,
-        false => Micros(0),
-    }
-}
-
 /// Builds the status of a site. Cost: one pass over its nodes.
 fn site_status(seen: &SeenSite, site: Option<&Site>, gated: usize, now: Now) -> SiteStatus {
     let nodes = site.map_or(0, |site| site.usable_nodes().count());
     let link = site.and_then(|site| site.link);
-    let is_cloud = site.is_some_and(|site| site.kind() == SiteKind::Cloud);
-    let percent = |loss: Permille| f64::from(loss.0) / 10.0;
-    let numbers = |link: Link| {
-        let rtt = link.rtt.map_or("unknown".to_owned(), |rtt| format!("{rtt} ms"));
-        let loss = link
-            .loss
-            .map_or("unknown".to_owned(), |loss| format!("{} %", percent(loss)));
-        format!("RTT {rtt}, loss {loss}")
-    };
-    let (health, reason) = match (&seen.refused, site, link) {
-        (Some(why), ..) => ("Refused", why.clone()),
-        (None, None, _) => (
+    let (health, reason) = match (&seen.refused, site) {
+        (Some(why), _) => ("Refused", why.clone()),
+        (None, None) => (
             "Unknown",
             "not in use yet: its nodes and its WAN are being inspected".to_owned(),
         ),
-        (None, Some(site), _) if nodes == 0 => (
+        (None, Some(site)) if nodes == 0 => (
             "Missing",
             format!("none of {} nodes is Ready and not cordoned", site.nodes.len()),
         ),
-        (
-            None,
-            Some(Site {
-                api_server: Some(status),
-                ..
-            }),
-            _,
-        ) if *status != ApiServerStatus::Established => (
-            "Unreachable",
-            format!("Liqo does not reach its API server: {}", status.as_str()),
-        ),
-        (None, Some(site), None) if is_cloud && site.definition.probes.is_empty() => {
-            ("Unreachable", "no probes: nothing is known of the WAN".to_owned())
-        }
-        (None, Some(_), None) if is_cloud => ("Unreachable", "nothing is known of the WAN yet".to_owned()),
-        (None, Some(_), Some(link)) if is_cloud => match link.state {
-            LinkState::Healthy => ("Ready", String::new()),
-            LinkState::Degraded => ("Degraded", numbers(link)),
-            LinkState::Unreachable => ("Unreachable", "nothing answers".to_owned()),
-        },
-        (None, Some(_), _) => ("Ready", String::new()),
+        (None, Some(site)) => wan(site),
     };
     let waiting = |site: &Site| site.queues.iter().map(|group| group.waiting).sum::<u64>();
+    let bounds = |site: &Site| site.full.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let full = site.map(|site| bounds(site).join(", "));
     SiteStatus {
         observed_generation: seen.generation,
         health: Some(health.to_owned()),
@@ -224,7 +200,7 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, gated: usize, now: Now) -> 
             free.whole_mebibytes().to_string()
         }),
         queue: site.map(|site| count(waiting(site))),
-        full: site.map(full).filter(|full| !full.is_empty()),
+        full: full.filter(|full| !full.is_empty()),
         // Only the edge reports gated pods, because they belong to its cluster.
         gated: site.filter(|site| site.kind() == SiteKind::Edge).map(|_| count(gated)),
         rtt_ms: link
@@ -235,10 +211,34 @@ fn site_status(seen: &SeenSite, site: Option<&Site>, gated: usize, now: Now) -> 
     }
 }
 
-/// Formats the bounds of full capacity: `cpu 500m or more (3 wait), a pod slot or more (none waits)`.
-fn full(site: &Site) -> String {
-    let bounds: Vec<_> = site.full.iter().map(ToString::to_string).collect();
-    bounds.join(", ")
+/// The health of a site with usable nodes, and the reason.
+fn wan(site: &Site) -> (&'static str, String) {
+    let api_server = site.api_server.filter(|status| *status != ApiServerStatus::Established);
+    if let Some(status) = api_server {
+        let reason = format!("Liqo does not reach its API server: {}", status.as_str());
+        return ("Unreachable", reason);
+    }
+    match site.link {
+        _ if site.kind() == SiteKind::Edge => ("Ready", String::new()),
+        None if site.definition.probes.is_empty() => {
+            ("Unreachable", "no probes: nothing is known of the WAN".to_owned())
+        }
+        None => ("Unreachable", "nothing is known of the WAN yet".to_owned()),
+        Some(link) => match link.state {
+            LinkState::Healthy => ("Ready", String::new()),
+            LinkState::Degraded => {
+                let rtt = link.rtt.map_or("unknown".to_owned(), |rtt| format!("{rtt} ms"));
+                let loss = link.loss.map(percent);
+                let loss = loss.map_or("unknown".to_owned(), |loss| format!("{loss} %"));
+                ("Degraded", format!("RTT {rtt}, loss {loss}"))
+            }
+            LinkState::Unreachable => ("Unreachable", "nothing answers".to_owned()),
+        },
+    }
+}
+
+fn percent(loss: Permille) -> f64 {
+    f64::from(loss.0) / 10.0
 }
 
 #[cfg(test)]
@@ -288,18 +288,19 @@ mod tests {
                 policy: Policy::read(&json!({"spec": spec})),
             })
         };
-        let key = |name: &str| ["shop".to_owned(), name.to_owned()];
+        let faults = |policies: &NamespacePolicies, name: &str| {
+            let statuses = policy_statuses(policies).filter(|(seen, _)| seen.name == name);
+            statuses.last().unwrap().1.faults
+        };
         let many = (0..MAX_POLICIES).map(|at| seen(format!("p{at:04}"), 1));
         let refused = seen("refused".to_owned(), 1_000_001);
-        let statuses = statuses(&NamespacePolicies::of(
-            many.chain([seen("beyond".to_owned(), 0), refused]),
-        ));
+        let policies = NamespacePolicies::of(many.chain([seen("beyond".to_owned(), 0), refused]));
         assert_eq!(
-            statuses[&key("beyond")].faults,
+            faults(&policies, "beyond"),
             ["100 policies of the namespace come first, by precedence and then by name, and no more count"]
         );
         assert_eq!(
-            statuses[&key("refused")].faults,
+            faults(&policies, "refused"),
             ["spec.precedence: 1000001 is not a whole number from -1000000 to 1000000"]
         );
         let sites = json!({"selector": {}, "precedence": 1, "slo": {"class": "batch", "sites": "a b"}});
@@ -309,14 +310,13 @@ mod tests {
             generation: Some(3),
             policy: Policy::read(&json!({"spec": sites})),
         });
-        let status = &super::statuses(&NamespacePolicies::of([sites]))[&key("sites")];
-        assert_eq!(status.faults.len(), 2, "{:?}", status.faults);
+        let faults_of_sites = faults(&NamespacePolicies::of([sites]), "sites");
+        assert_eq!(faults_of_sites.len(), 2, "{faults_of_sites:?}");
         assert_eq!(
-            status.faults[1],
+            faults_of_sites[1],
             "its sites, its traits or its precedence cannot be read, so pods that it selects are refused meanwhile"
         );
-        let last = &statuses[&key("p0099")];
-        assert_eq!((last.observed_generation, last.faults.len()), (Some(3), 0));
+        assert!(faults(&policies, "p0099").is_empty());
     }
 
     #[test]
@@ -372,27 +372,6 @@ mod tests {
             (refused.observed_generation, health(&refused)),
             (Some(4), ("Refused", Some("kind: is missing")))
         );
-    }
-
-    #[test]
-    fn probe_time_alone_is_written_once_a_minute() {
-        let probed = |seconds: u32| {
-            of(
-                &fleet(&json!({"rttMs": 12, "lossPct": 0, "ageSeconds": seconds}), true),
-                "cloud",
-            )
-        };
-        let is_due = |status: &SiteStatus, seconds| {
-            let now = Moment(0).after(Micros::from_secs(seconds));
-            is_due(&(probed(60), Moment(0)), status, now, least)
-        };
-        assert!(!is_due(&probed(60), 60));
-        assert!(!is_due(&probed(1), 59) && is_due(&probed(1), 60));
-        let other = SiteStatus {
-            queue: Some(1),
-            ..probed(60)
-        };
-        assert!(is_due(&other, 0));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::platform::clock::Clock;
-use crate::watch::kubeconfig::{client_builder, client_config};
+use crate::watch::kubeconfig::client_config;
 use crate::watch::objects::is_installed;
 use crate::watch::raw::{Gvr, Raw};
 
@@ -40,7 +40,7 @@ impl Connection {
             Some(context) => format!("{url} (context {context})"),
             None => url,
         };
-        let client = client_builder(config).with_context(|| name.clone())?.build();
+        let client = Client::try_from(config).with_context(|| name.clone())?;
         Ok(Self::to(client, name))
     }
 
@@ -58,18 +58,30 @@ impl Connection {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
     {
-        let found = Api::namespaced(self.client.clone(), namespace).get_opt(name).await;
-        found.map_err(|error| self.failure(&format!("cannot get {} {namespace}/{name}", K::kind(&())), error))
+        self.get_from(Api::namespaced(self.client.clone(), namespace), name)
+            .await
     }
 
-    /// Reads a pod; `None` if it does not exist.
+    /// Reads an object of this API; `None` if it does not exist.
     ///
     /// # Errors
-    /// The pod cannot be read.
-    pub(crate) async fn pod(&self, namespace: &str, name: &str) -> anyhow::Result<Option<Raw>> {
-        let pods = Api::namespaced_with(self.client.clone(), namespace, &Gvr::PODS);
-        let found = pods.get_opt(name).await;
-        found.map_err(|error| self.failure(&format!("cannot get Pod {namespace}/{name}"), error))
+    /// The object cannot be read.
+    pub async fn get_from<K: Resource + Clone + Debug + DeserializeOwned>(
+        &self,
+        api: Api<K>,
+        name: &str,
+    ) -> anyhow::Result<Option<K>> {
+        let found = api.get_opt(name).await;
+        found.map_err(|error| self.failure(&format!("cannot get {}/{name}", api.resource_url()), error))
+    }
+
+    /// Whether the API server serves a kind.
+    ///
+    /// # Errors
+    /// The API server cannot be reached.
+    pub(crate) async fn serves(&self, kind: Gvr) -> anyhow::Result<bool> {
+        let is_installed = is_installed(kind, &self.client).await;
+        is_installed.map_err(|error| self.failure(&format!("cannot list {}", kind.plural), error))
     }
 
     /// Lists all objects of a kind and converts each with `read`.
@@ -90,8 +102,7 @@ impl Connection {
         kind: Gvr,
         read: impl Fn(&Raw) -> Option<T>,
     ) -> anyhow::Result<Option<C>> {
-        let is_installed = is_installed(kind, &self.client).await;
-        if !is_installed.map_err(|error| self.failure(&format!("cannot list {}", kind.plural), error))? {
+        if !self.serves(kind).await? {
             return Ok(None);
         }
         Ok(Some(self.all(kind, read).await?.into_iter().collect()))

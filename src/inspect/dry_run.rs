@@ -1,15 +1,13 @@
 //! Dry-run creation of a pod: the API server answers and stores nothing.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context as _, bail};
 use http::HeaderValue;
 use http::header::WARNING;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Resource as _;
 use kube::api::PostParams;
 use kube::client::Body;
 use kube::core::{Request, Status};
-use kube::{Api, Resource as _};
 use serde_json::Value;
 
 use crate::inspect::Connection;
@@ -57,17 +55,6 @@ impl Connection {
         }
         let outcome = Err(refusal);
         Ok(Answer { outcome, warnings })
-    }
-
-    /// Returns the labels of a namespace.
-    ///
-    /// # Errors
-    /// The namespace does not exist or cannot be read.
-    pub async fn namespace_labels(&self, namespace: &str) -> anyhow::Result<BTreeMap<String, String>> {
-        let api = Api::<Namespace>::all(self.client.clone());
-        let found = api.get_metadata(namespace).await;
-        let found = found.map_err(|error| self.failure(&format!("cannot get namespace {namespace}"), error))?;
-        Ok(found.metadata.labels.unwrap_or_default())
     }
 }
 

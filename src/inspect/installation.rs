@@ -49,11 +49,6 @@ impl Webhook {
         self.metadata.creation_timestamp.as_ref().map(|at| at.0)
     }
 
-    /// Whether pod creation fails while the webhook does not answer.
-    pub fn fails(&self) -> bool {
-        self.entry.failure_policy.as_deref() != Some("Ignore")
-    }
-
     /// The Service that is called, and its port; `None` if a URL is called.
     pub fn service(&self) -> Option<(Service, i32)> {
         let called = self.entry.client_config.service.clone()?;
@@ -142,18 +137,6 @@ impl<'u> User<'u> {
 }
 
 impl Connection {
-    /// The version of the API server: major, minor, and its version string.
-    ///
-    /// # Errors
-    /// The API server cannot be reached, or does not answer this.
-    pub async fn server_version(&self) -> anyhow::Result<(u32, u32, String)> {
-        let info = self.client.apiserver_version().await;
-        let info = info.map_err(|error| self.failure("cannot ask for its version", error))?;
-        // Some servers report `33+`.
-        let number = |text: &str| text.trim_end_matches('+').parse().unwrap_or(0);
-        Ok((number(&info.major), number(&info.minor), info.git_version))
-    }
-
     /// Whether a user may use a verb on a resource. `resource` has kubectl's form: plural, group and subresource.
     /// Nothing is stored.
     ///
@@ -191,10 +174,7 @@ impl Connection {
     /// # Errors
     /// It cannot be read.
     pub async fn webhooks_of(&self, name: &str) -> anyhow::Result<Vec<Webhook>> {
-        let all = Api::<MutatingWebhookConfiguration>::all(self.client.clone());
-        let found = all.get_opt(name).await;
-        let doing = || format!("cannot get mutatingwebhookconfiguration {name}");
-        let found = found.map_err(|error| self.failure(&doing(), error))?;
+        let found = self.get_from(Api::all(self.client.clone()), name).await?;
         Ok(found.map(entries).unwrap_or_default())
     }
 

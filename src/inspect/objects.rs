@@ -7,20 +7,18 @@ use anyhow::Context as _;
 use edgeward_cluster::liqo;
 use edgeward_cluster::liqo::LiqoObjects;
 use edgeward_decision::config::{Config, Enabled, sites};
+use edgeward_decision::model::site::SiteDefinition;
 use edgeward_decision::placement::policy::Seen;
-use edgeward_profiles::Profile;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::api::ListParams;
 use kube::{Api, Resource as _};
-use serde_json::Value;
 
 use super::Connection;
 use crate::config::{ReadConfig, read_config_map};
 use crate::instruments::logs::LogLimit;
-use crate::liqo::namespace_map;
 use crate::watch::namespaced_name::NamespacedName;
 use crate::watch::raw::{Gvr, Raw};
-use crate::{policies as slo_policies, profiles, sites as objects};
+use crate::{policies as slo_policies, sites as objects};
 
 /// State of Liqo as far as the caller may read it.
 #[derive(Debug, Default)]
@@ -28,14 +26,14 @@ pub struct Liqo {
     /// Liqo's objects; `None` if the configuration does not use Liqo, or no kind could be read.
     pub objects: Option<LiqoObjects>,
     /// Plurals of the kinds that could not be read, each with the error. Nothing is known of these kinds.
-    pub unreadable: Vec<(&'static str, anyhow::Error)>,
-    /// Clusters without a site of their own, each with the reason.
+    pub(super) unreadable: Vec<(&'static str, anyhow::Error)>,
+    /// Clusters without a site of their own, each with the site that prevents it.
     pub left_out: Vec<(String, String)>,
 }
 
 impl Liqo {
     /// Whether the objects of this kind, given by its plural, were read completely.
-    pub fn is_known(&self, kind: &str) -> bool {
+    fn is_known(&self, kind: &str) -> bool {
         self.unreadable.iter().all(|(unreadable, _)| *unreadable != kind)
     }
 
@@ -56,15 +54,14 @@ impl Liqo {
 
 /// Reads Liqo's objects once if this configuration uses Liqo, and adds the sites that they define to the
 /// configuration. A kind that cannot be read does not affect the others.
-pub async fn liqo(connection: &Connection, config: &mut Config) -> Liqo {
+pub(super) async fn liqo(connection: &Connection, config: &mut Config) -> Liqo {
     let mut found = match config.liqo.enabled {
         Enabled::Never => Liqo::default(),
         enabled => read_liqo(connection, enabled == Enabled::Always).await,
     };
     let runtime_class = config.liqo.runtime_class.as_deref();
     let discovered = found.objects.as_ref().map(|objects| objects.sites(runtime_class));
-    let merged = sites::with_discovered(&config.sites, &discovered.unwrap_or_default());
-    (config.sites, found.left_out) = (merged.sites, merged.left_out);
+    (config.sites, found.left_out) = sites::with_discovered(&config.sites, &discovered.unwrap_or_default());
     found
 }
 
@@ -76,7 +73,7 @@ async fn read_liqo(connection: &Connection, is_required: bool) -> Liqo {
         let namespace = object.meta().namespace.as_deref()?;
         Some((Box::from(namespace), liqo::namespace_offloading(object.json())?))
     };
-    let map = |object: &Raw| namespace_map(object.json());
+    let map = |object: &Raw| liqo::namespace_map(object.json()).map(Arc::new);
     let latency = |object: &Raw| liqo::connection(object.json());
     let clusters = found.read(connection, Gvr::FOREIGN_CLUSTERS, cluster).await;
     let nodes = found.read(connection, Gvr::VIRTUAL_NODES, node).await;
@@ -97,13 +94,15 @@ async fn read_liqo(connection: &Connection, is_required: bool) -> Liqo {
     found
 }
 
-/// Returns `spec` of every Site by name; `None` if the CRD is not installed.
+/// Returns the sites that the Sites define; `None` if there are none.
 ///
 /// # Errors
-/// The API server cannot be reached or refuses the request.
-pub async fn site_specs(connection: &Connection) -> anyhow::Result<Option<BTreeMap<String, Value>>> {
+/// The Sites cannot be listed, or have [`Faults`](edgeward_decision::document::Faults).
+pub(super) async fn sites(connection: &Connection) -> anyhow::Result<Option<Vec<Arc<SiteDefinition>>>> {
     let named = |object: &Raw| Some((object.meta().name.clone()?, objects::read(object)?.1));
-    connection.installed(Gvr::SITES, named).await
+    let specs = connection.installed::<_, BTreeMap<_, _>>(Gvr::SITES, named).await?;
+    let specs = specs.filter(|specs| !specs.is_empty());
+    Ok(specs.as_ref().map(sites::of_objects).transpose()?)
 }
 
 /// Returns the policies of a cluster; `None` if the CRD is not installed. A policy with faults is also logged.
@@ -112,22 +111,8 @@ pub async fn site_specs(connection: &Connection) -> anyhow::Result<Option<BTreeM
 /// The API server cannot be reached or refuses the request.
 pub async fn policies(connection: &Connection) -> anyhow::Result<Option<Vec<Arc<Seen>>>> {
     let limit = LogLimit::new(connection.clock);
-    let read = |object: &Raw| slo_policies::read(object, &limit);
+    let read = |object: &Raw| slo_policies::read(object, None, &limit);
     connection.installed(Gvr::POLICIES, read).await
-}
-
-/// Returns the faults of each PerformanceProfile by name, or `None` for a valid one; `None` in all if the CRD is not
-/// installed.
-///
-/// # Errors
-/// The API server cannot be reached or refuses the request.
-pub async fn profile_faults(connection: &Connection) -> anyhow::Result<Option<BTreeMap<String, Option<String>>>> {
-    let named = |object: &Raw| {
-        let spec = profiles::read(object)?.spec;
-        let faults = Profile::read(&spec).err().map(|faults| faults.to_string());
-        Some((object.meta().name.clone()?, faults))
-    };
-    connection.installed(Gvr::PROFILES, named).await
 }
 
 /// Reads the configuration from a ConfigMap once, as an edgeward in its namespace would.
@@ -137,7 +122,7 @@ pub async fn profile_faults(connection: &Connection) -> anyhow::Result<Option<BT
 pub async fn config_map(connection: &Connection, name: &NamespacedName) -> anyhow::Result<ReadConfig> {
     let map = connection.get::<ConfigMap>(&name.namespace, &name.name).await?;
     let map = map.with_context(|| format!("ConfigMap {name} does not exist"))?;
-    Ok(read_config_map(map, &name.namespace))
+    Ok(read_config_map(&map, &name.namespace))
 }
 
 /// Returns the latest Events of a pod that are warnings or concern its reflection in another cluster. At most three,

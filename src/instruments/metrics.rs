@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use edgeward_cluster::engine::SharedState;
@@ -92,8 +92,6 @@ macro_rules! metrics {
         #[derive(Debug)]
         pub struct Metrics {
             registry: Registry,
-            /// Held while a page is written, because some gauges are set just before.
-            page: Mutex<()>,
             shared: OnceLock<Arc<SharedState>>,
             dropped_lines: OnceLock<ErrorCounter>,
             review_duration: Histogram,
@@ -104,7 +102,6 @@ macro_rules! metrics {
             /// Registers all metrics, with value 0.
             fn register(mut registry: Registry, review_duration: Histogram) -> Self {
                 Self {
-                    page: Mutex::default(),
                     shared: OnceLock::new(),
                     dropped_lines: OnceLock::new(),
                     review_duration,
@@ -297,7 +294,8 @@ impl Metrics {
         let _ = self.dropped_lines.set(counter);
     }
 
-    /// Returns all metrics in the OpenMetrics text format; see [`CONTENT_TYPE`]. Cost: one pass over all nodes.
+    /// Returns all metrics in the OpenMetrics text format; see [`CONTENT_TYPE`]. Cost: one pass over all nodes. The health
+    /// listener writes one page at a time, because some gauges are set just before.
     pub fn encode(&self) -> String {
         let mut out = String::with_capacity(8 * 1024);
         // Writing into a String cannot fail. If an encoder fails anyway, the scraper refuses the page, because it has
@@ -309,7 +307,6 @@ impl Metrics {
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {
-        let _alone = self.page.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shared) = self.shared.get() {
             self.show_sites(&shared.snapshot());
             let ledger = shared.ledger();

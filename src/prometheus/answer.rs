@@ -1,14 +1,140 @@
-//! Sends a query and extracts the series from the answer.
+//! Sends a query and extracts the series from the answer. The token and CA files may change at run time.
 
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use anyhow::Context as _;
+use edgeward_decision::config::Prometheus;
+use edgeward_kube::excerpt::excerpt;
 use edgeward_kube::units::Micros;
-use http::StatusCode;
+use edgeward_profiles::Series;
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, StatusCode};
 use prometheus_http_query::Client;
 use prometheus_http_query::response::{Data, InstantVector};
+use reqwest::Certificate;
+use reqwest::redirect::Policy;
 
-use crate::prometheus::client::Connection;
-use crate::prometheus::outcome::{Failure, Outcome};
+use crate::platform::clock::Clock;
+use crate::tls::install_crypto_provider;
+
+edgeward_kube::words! {
+    /// Result of a query. Any outcome except `Ok` leaves the last value unchanged.
+    pub enum Outcome {
+        /// Every series was used.
+        Ok = "ok",
+        /// The answer has no series.
+        Empty = "empty",
+        /// A value is NaN or infinite.
+        NotANumber = "not_a_number",
+        /// A value is negative, or exceeds the range of its unit.
+        OutOfRange = "out_of_range",
+        /// There is more than one series for one place.
+        Ambiguous = "ambiguous",
+        /// A series names no site, or an unknown site or class.
+        Label = "label",
+        /// The result is a scalar or a range.
+        NotAVector = "not_a_vector",
+        /// A sample is older than the staleness limit.
+        Stale = "stale",
+        /// HTTP status 3xx or 4xx. The usual causes are faulty PromQL and missing rights.
+        Rejected = "rejected",
+        /// HTTP status 5xx.
+        ServerError = "server_error",
+        /// There was no answer in time.
+        Timeout = "timeout",
+        /// There was no connection, or it ended early.
+        Unreachable = "unreachable",
+        /// The answer has too many bytes.
+        TooLarge = "too_large",
+        /// The answer does not have Prometheus's format.
+        Malformed = "malformed",
+    }
+}
+
+/// The most bytes of a failure's detail.
+const LONGEST_DETAIL: usize = 300;
+
+/// An outcome except `Ok`, with details.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Kind of the failure.
+    pub outcome: Outcome,
+    /// Server message or finding; long text is cut off.
+    pub detail: String,
+}
+
+impl Failure {
+    /// Creates a failure. The detail may come from the server, so it is shortened.
+    pub(crate) fn new(outcome: Outcome, detail: impl Display) -> Self {
+        let detail = excerpt(detail, LONGEST_DETAIL);
+        Self { outcome, detail }
+    }
+}
+
+/// Token and CA certificates, each if configured.
+type Files = [Option<Vec<u8>>; 2];
+
+pub(crate) struct Connection {
+    settings: Prometheus,
+    /// The client, and the files that it was made from.
+    current: Mutex<Option<(Files, Client)>>,
+}
+
+impl Connection {
+    /// Reads and sends nothing yet.
+    pub(crate) fn new(settings: &Prometheus) -> Self {
+        install_crypto_provider();
+        Self {
+            settings: settings.clone(),
+            current: Mutex::default(),
+        }
+    }
+
+    /// Returns a client with the current files.
+    pub(super) async fn client(&self) -> anyhow::Result<Client> {
+        let files = [
+            read_file(self.settings.token_file.as_ref()).await?,
+            read_file(self.settings.ca_file.as_ref()).await?,
+        ];
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, client)) = &*current
+            && *known == files
+        {
+            return Ok(client.clone());
+        }
+        let client = open(&self.settings, &files)?;
+        *current = Some((files, client.clone()));
+        Ok(client)
+    }
+}
+
+async fn read_file(path: Option<&PathBuf>) -> anyhow::Result<Option<Vec<u8>>> {
+    let Some(path) = path else { return Ok(None) };
+    let read = tokio::fs::read(path).await;
+    read.map(Some).with_context(|| path.display().to_string())
+}
+
+fn open(settings: &Prometheus, [token, authorities]: &Files) -> anyhow::Result<Client> {
+    // All settings are arguments, so proxies from the environment are ignored. A redirect would lead to a login page,
+    // or leak the token.
+    let mut builder = reqwest::Client::builder().no_proxy().redirect(Policy::none());
+    if let Some(token) = token {
+        let token = std::str::from_utf8(token).map_or("", str::trim);
+        anyhow::ensure!(!token.is_empty(), "prometheus.tokenFile holds no token");
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}")).context("prometheus.tokenFile")?;
+        value.set_sensitive(true);
+        builder = builder.default_headers([(AUTHORIZATION, value)].into_iter().collect());
+    }
+    if let Some(pem) = authorities {
+        let certificates = Certificate::from_pem_bundle(pem).context("prometheus.caFile")?;
+        anyhow::ensure!(!certificates.is_empty(), "prometheus.caFile holds no certificate");
+        builder = builder.tls_certs_only(certificates);
+    }
+    Client::from(builder.build()?, &settings.url).with_context(|| format!("prometheus.url: {}", settings.url))
+}
 
 /// The most bytes of an answer that are read. A series takes about 100.
 const MAX_ANSWER: usize = 1 << 20;
@@ -34,15 +160,31 @@ pub(crate) async fn ask(
     connection: &Connection,
     promql: &str,
     patience: Micros,
-) -> Result<Vec<InstantVector>, Failure> {
+    clock: Clock,
+) -> Result<Vec<Series>, Failure> {
+    // The values were valid at some time between question and answer. The earlier time is the safe choice.
+    let asked_at = clock.moment();
     let timeout = Duration::from_micros(patience.0);
     let exchange = async {
-        let client = connection.client().await?;
+        let client = connection.client().await;
+        let client = client.map_err(|error| Failure::new(Outcome::Unreachable, format_args!("{error:#}")))?;
         exchange(&client, promql, timeout.as_millis()).await
     };
     let late = |_| Failure::new(Outcome::Timeout, format_args!("no answer in {patience} ms"));
     let (status, body) = tokio::time::timeout(timeout, exchange).await.map_err(late)??;
-    interpret(status, &body)
+    let received = clock.now();
+    let read = |series: InstantVector| {
+        let (labels, sample) = series.into_inner();
+        // The age is the difference of both machines' wall clocks. The cast saturates, so a sample from the future has age
+        // zero.
+        let age = Micros((received.wall.as_microsecond() as f64 - sample.timestamp() * 1e6) as u64);
+        Series {
+            labels: labels.into_iter().collect(),
+            value: sample.value(),
+            at: received.moment.before(age).min(asked_at),
+        }
+    };
+    Ok(interpret(status, &body)?.into_iter().map(read).collect())
 }
 
 async fn exchange(client: &Client, promql: &str, timeout_ms: u128) -> Result<(StatusCode, Vec<u8>), Failure> {
@@ -157,6 +299,6 @@ mod tests {
             assert!(found.0 == expected && found.1.contains(detail), "{body}: {found:?}");
         }
         let long = json!({"status": "error", "errorType": "bad_data", "error": "é".repeat(1_000)}).to_string();
-        assert_eq!(outcome(400, &long).1.chars().count(), 301);
+        assert!(outcome(400, &long).1.len() <= LONGEST_DETAIL + '…'.len_utf8());
     }
 }

@@ -1,32 +1,30 @@
 //! Converts the series of an answer to measurements.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use edgeward_cluster::telemetry::Measurement;
 use edgeward_decision::config::Input;
 use edgeward_decision::model::site::{SiteDefinition, SiteKind};
 use edgeward_decision::model::slo::Class;
-use edgeward_kube::units::Micros;
-use jiff::Timestamp;
-use prometheus_http_query::response::InstantVector;
+use edgeward_kube::units::{Micros, Moment};
+use edgeward_profiles::Series;
 
-use crate::prometheus::outcome::{Failure, Outcome};
+use crate::prometheus::answer::{Failure, Outcome};
 
 /// The site and class that a series describes; no name and no class for a query with a single number.
 type Target<'s> = (&'s str, Option<Class>);
 
-/// A measurement, and its age on arrival.
-type Reading = (Measurement, Micros);
+/// A measurement, and when it was true.
+type Reading = (Measurement, Moment);
 
-/// Reads the usable series of an answer that arrived at `received`, and returns the first fault of the others. Ages
-/// are differences of both machines' wall clocks. A sample from the future has age zero.
+/// Reads the usable series of an answer, and returns the first fault of the others.
 pub(super) fn read(
     input: Input,
     staleness: Micros,
-    series: &[InstantVector],
+    series: &[Series],
     sites: &[Arc<SiteDefinition>],
-    received: Timestamp,
+    now: Moment,
 ) -> (Vec<Reading>, Result<(), Failure>) {
     if series.is_empty() {
         return (vec![], Err(Failure::new(Outcome::Empty, "no series")));
@@ -40,7 +38,7 @@ pub(super) fn read(
     let mut first_fault = Ok(());
     for (series, target) in series.iter().zip(targets) {
         let reading = target.and_then(|target| match counts[&target] {
-            1 => reading(input, staleness, series, target, received),
+            1 => reading(input, staleness, series, target, now),
             same => {
                 let detail = format_args!("{same} series for {}", labels(series));
                 Err(Failure::new(Outcome::Ambiguous, detail))
@@ -54,8 +52,8 @@ pub(super) fn read(
     (readings, first_fault)
 }
 
-fn target<'s>(input: Input, series: &InstantVector, sites: &'s [Arc<SiteDefinition>]) -> Result<Target<'s>, Failure> {
-    let label = |name: &str| series.metric().get(name).map(String::as_str);
+fn target<'s>(input: Input, series: &Series, sites: &'s [Arc<SiteDefinition>]) -> Result<Target<'s>, Failure> {
+    let label = |name: &str| series.labels.get(name).map(String::as_str);
     let missing = |what: &str| Failure::new(Outcome::Label, format_args!("{what} by {}", labels(series)));
     let site = sites.iter().find(|site| label("site") == Some(&site.name));
     match input {
@@ -77,28 +75,25 @@ fn target<'s>(input: Input, series: &InstantVector, sites: &'s [Arc<SiteDefiniti
 fn reading(
     input: Input,
     staleness: Micros,
-    series: &InstantVector,
+    series: &Series,
     target: Target<'_>,
-    received: Timestamp,
+    now: Moment,
 ) -> Result<Reading, Failure> {
-    let sample = series.sample();
-    let number = sample.value();
+    let number = series.value;
     if !number.is_finite() {
         let detail = format_args!("{number} for {}", labels(series));
         return Err(Failure::new(Outcome::NotANumber, detail));
     }
     let measurement = measurement(input, target, number)
         .ok_or_else(|| Failure::new(Outcome::OutOfRange, format_args!("{number} for {}", labels(series))))?;
-    let age = received.as_microsecond() as f64 - sample.timestamp() * 1e6;
-    // The cast saturates at zero and at the maximum. It turns NaN into zero, but JSON has no NaN.
-    let age = Micros(age as u64);
+    let age = now.since(series.at);
     if age > staleness {
         return Err(Failure::new(
             Outcome::Stale,
             format_args!("{age} ms old, more than {staleness} ms: {}", labels(series)),
         ));
     }
-    Ok((measurement, age))
+    Ok((measurement, series.at))
 }
 
 /// Converts a number and rounds it to the unfavourable side. `None` for a number outside the input's range.
@@ -118,8 +113,8 @@ fn measurement(input: Input, (site, class): Target<'_>, number: f64) -> Option<M
     is_possible.then(|| Measurement::new(input, site, class, value))
 }
 
-fn labels(series: &InstantVector) -> String {
-    format!("{:?}", series.metric().iter().collect::<BTreeMap<_, _>>())
+fn labels(series: &Series) -> String {
+    format!("{:?}", series.labels)
 }
 
 #[cfg(test)]
@@ -128,12 +123,10 @@ mod tests {
     use edgeward_decision::config::Config;
     use serde_json::{Value, json};
 
-    const AT: Timestamp = Timestamp::constant(1_700_000_000, 0);
-
-    /// The readings without their ages, and the outcome.
-    fn outcome(input: Input, series: Value) -> (Vec<Measurement>, Outcome) {
-        let series: Vec<InstantVector> = serde_json::from_value(series).unwrap();
-        let (readings, fault) = read(input, Micros::from_secs(60), &series, &Config::default().sites, AT);
+    /// The readings without their times, and the outcome.
+    fn outcome<const N: usize>(input: Input, series: [Series; N]) -> (Vec<Measurement>, Outcome) {
+        let (sites, now) = (&Config::default().sites, Moment(0));
+        let (readings, fault) = read(input, Micros::from_secs(60), &series, sites, now);
         let outcome = fault.map_or_else(|failure| failure.outcome, |()| Outcome::Ok);
         (
             readings.into_iter().map(|(measurement, _)| measurement).collect(),
@@ -141,13 +134,17 @@ mod tests {
         )
     }
 
-    fn series(labels: Value, number: &str) -> Value {
-        json!({"metric": labels, "value": [1_700_000_000, number]})
+    fn series(labels: Value, number: &str) -> Series {
+        Series {
+            labels: serde_json::from_value(labels).unwrap(),
+            value: number.parse().unwrap(),
+            at: Moment(0),
+        }
     }
 
     #[test]
     fn free_capacity_sample_is_rounded_down_or_refused() {
-        let one = |input, number: &str| outcome(input, json!([series(json!({"job": "x"}), number)]));
+        let one = |input, number: &str| outcome(input, [series(json!({"job": "x"}), number)]);
         let good = |measurement| (vec![measurement], Outcome::Ok);
         let bad = |outcome| (vec![], outcome);
         assert_eq!(
@@ -176,14 +173,14 @@ mod tests {
         assert_eq!(
             outcome(
                 Input::Processing,
-                json!([
+                [
                     series(labels("edge", "batch"), "1.5"),
                     series(labels("edge", "latency"), "NaN"),
                     series(labels("moon", "batch"), "1"),
                     series(labels("cloud", "batch"), "1"),
                     series(labels("cloud", "latency"), "0.0000015"),
                     series(labels("cloud", "batch"), "2"),
-                ])
+                ]
             ),
             (
                 vec![time("edge", Class::Batch, 1_500_000), time("cloud", Class::Latency, 2)],
@@ -196,16 +193,13 @@ mod tests {
             (Outcome::OutOfRange, labels("edge", "batch"), "0"),
             (Outcome::OutOfRange, labels("edge", "batch"), "86401"),
         ] {
-            assert_eq!(
-                outcome(Input::Processing, json!([series(named, number)])),
-                (vec![], expected)
-            );
+            assert_eq!(outcome(Input::Processing, [series(named, number)]), (vec![], expected));
         }
     }
 
     #[test]
     fn wan_samples_are_accepted_for_clouds_only() {
-        let one = |input, site: &str, number: &str| outcome(input, json!([series(json!({"site": site}), number)]));
+        let one = |input, site: &str, number: &str| outcome(input, [series(json!({"site": site}), number)]);
         let rtt = Measurement::new(Input::WanRtt, "cloud", None, 25_001);
         assert_eq!(one(Input::WanRtt, "cloud", "0.0250001"), (vec![rtt], Outcome::Ok));
         let loss = Measurement::new(Input::WanLoss, "cloud", None, 20);
@@ -221,22 +215,20 @@ mod tests {
 
     #[test]
     fn edge_capacity_query_needs_exactly_one_series() {
-        let two = json!([series(json!({"pod": "a"}), "1"), series(json!({"pod": "b"}), "1")]);
+        let two = ["a", "b"].map(|pod| series(json!({ "pod": pod }), "1"));
         assert_eq!(outcome(Input::EdgeFreeCpu, two), (vec![], Outcome::Ambiguous));
-        assert_eq!(outcome(Input::EdgeFreeCpu, json!([])), (vec![], Outcome::Empty));
+        assert_eq!(outcome(Input::EdgeFreeCpu, []), (vec![], Outcome::Empty));
     }
 
     #[test]
-    fn sample_age_follows_from_its_timestamp() {
-        let at = |seconds: f64| {
-            let series = json!([{"metric": {}, "value": [1_700_000_000.0 - seconds, "1"]}]);
-            let series: Vec<InstantVector> = serde_json::from_value(series).unwrap();
-            let (readings, fault) = read(Input::EdgeFreeCpu, Micros::from_secs(60), &series, &[], AT);
-            fault.map(|()| readings[0].1).map_err(|failure| failure.outcome)
+    fn sample_older_than_staleness_is_stale() {
+        let at = |age: u64| {
+            let series = Series {
+                at: Moment(0).before(Micros(age)),
+                ..series(json!({}), "1")
+            };
+            outcome(Input::EdgeFreeCpu, [series]).1
         };
-        assert_eq!(at(1.5), Ok(Micros(1_500_000)));
-        assert_eq!(at(60.0), Ok(Micros::from_secs(60)));
-        assert_eq!(at(60.5), Err(Outcome::Stale));
-        assert_eq!(at(-3_600.0), Ok(Micros(0)));
+        assert_eq!([at(60_000_000), at(60_000_001)], [Outcome::Ok, Outcome::Stale]);
     }
 }

@@ -6,11 +6,11 @@ use axum::Router;
 use axum::extract::{Query as Parameters, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
-use edgeward_decision::config::Input;
-use edgeward_kube::units::Moment;
-use futures::FutureExt as _;
+use edgeward_decision::config::{Input, Prometheus};
+use edgeward_kube::units::{Moment, Now};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use super::*;
 use crate::tls;
@@ -75,9 +75,10 @@ fn settings(url: String) -> Prometheus {
     }
 }
 
-/// A running poller; it stops when dropped.
+/// Queries that run until this is dropped.
 struct Polling {
-    telemetry: watch::Receiver<Telemetry>,
+    sent: mpsc::Receiver<(Now, Change)>,
+    telemetry: Telemetry,
     metrics: Arc<Metrics>,
     clock: Clock,
     task: tokio::task::JoinHandle<()>,
@@ -90,20 +91,26 @@ impl Drop for Polling {
 }
 
 impl Polling {
-    fn start(settings: &Prometheus) -> Self {
+    fn start(settings: Prometheus) -> Self {
         let (clock, metrics) = (Clock::start(), Arc::new(Metrics::new()));
-        let poller = Poller::new(settings, Arc::default(), clock, Arc::clone(&metrics));
+        let (sender, sent) = mpsc::channel(1);
+        let changes = Changes::to(sender, clock);
+        let config = Config {
+            prometheus: Some(settings),
+            ..Config::default()
+        };
+        let counted = Arc::clone(&metrics);
         Self {
-            telemetry: poller.telemetry(),
+            sent,
+            telemetry: Telemetry::default(),
             metrics,
             clock,
-            task: tokio::spawn(poller.follow()),
+            task: tokio::spawn(async move { ask_by(&config, clock, &counted, &changes).await }),
         }
     }
 
     fn free(&self) -> Option<(u64, Moment)> {
-        let telemetry = self.telemetry.borrow();
-        let sample = telemetry.edge_free(Input::EdgeFreeMemory, self.clock.moment())?;
+        let sample = self.telemetry.edge_free(Input::EdgeFreeMemory, self.clock.moment())?;
         Some((sample.value, sample.as_of))
     }
 
@@ -119,7 +126,9 @@ impl Polling {
     async fn until(&mut self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
         let waited = tokio::time::timeout(Duration::from_secs(30), async {
             while !holds(self) {
-                self.telemetry.changed().await.unwrap();
+                if let Some((_, Change::Telemetry(telemetry))) = self.sent.recv().await {
+                    self.telemetry = *telemetry;
+                }
             }
         });
         waited.await.unwrap_or_else(|_| panic!("never: {what}"));
@@ -143,7 +152,7 @@ fn vector(number: &str, seconds_ago: i64) -> Value {
 async fn failed_query_reports_its_outcome_and_keeps_last_value() {
     let script = Script::new();
     script.says(200, vector("5000", 0));
-    let mut polling = Polling::start(&settings(format!("http://{}/k8s", script.serve().await)));
+    let mut polling = Polling::start(settings(format!("http://{}/k8s", script.serve().await)));
     polling
         .until("the first value", |polling| polling.free().is_some())
         .await;
@@ -179,11 +188,11 @@ async fn unreachable_prometheus_is_retried_until_it_answers() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let mut polling = Polling::start(&settings(format!("http://{address}/k8s")));
+    let mut polling = Polling::start(settings(format!("http://{address}/k8s")));
     polling.until_it_ends(Outcome::Unreachable).await;
     assert_eq!(polling.free(), None);
     let (now, ttl) = (polling.clock.moment(), Micros::from_secs(60));
-    let as_of = polling.telemetry.borrow().kubernetes_as_of(now, ttl);
+    let as_of = polling.telemetry.kubernetes_as_of(now, ttl);
     assert!(now.since(as_of) > ttl);
 
     let script = Script::new();
@@ -195,15 +204,7 @@ async fn unreachable_prometheus_is_retried_until_it_answers() {
         .until("the first value", |polling| polling.free().is_some())
         .await;
     let now = polling.clock.moment();
-    assert_eq!(polling.telemetry.borrow().kubernetes_as_of(now, ttl), now);
-}
-
-#[test]
-fn poller_without_queries_does_not_end() {
-    let mut settings = settings("http://127.0.0.1".into());
-    settings.queries.clear();
-    let poller = Poller::new(&settings, Arc::default(), Clock::start(), Arc::new(Metrics::new()));
-    assert_eq!(poller.follow().now_or_never(), None);
+    assert_eq!(polling.telemetry.kubernetes_as_of(now, ttl), now);
 }
 
 #[tokio::test]
@@ -224,7 +225,7 @@ async fn tokens_and_authorities_are_read_again() {
     settings.token_file = Some(file("token"));
     settings.ca_file = Some(file("ca.crt"));
 
-    let mut polling = Polling::start(&settings);
+    let mut polling = Polling::start(settings);
     polling.until_it_ends(Outcome::Unreachable).await;
     assert_eq!(*script.token.lock().unwrap(), None);
     write("ca.crt", &authority);
@@ -234,8 +235,6 @@ async fn tokens_and_authorities_are_read_again() {
         move |_: &Polling| token.lock().unwrap().as_deref() == Some(expected)
     };
     polling.until("the first token", token_is("Bearer first")).await;
-    // A file without a token leaves the last token in use.
-    write("token", " ");
     write("token", "second");
     polling.until("the second token", token_is("Bearer second")).await;
 }
@@ -252,11 +251,11 @@ async fn serve_tls(script: &Script) -> (String, String) {
     let certificates = tls::Certificates::load(&source, None, Clock::start(), Arc::default())
         .await
         .unwrap();
-    let authority = certificates.ca_bundle().unwrap().to_owned();
+    let authority = certificates.ca_bundle.clone().unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let url = format!("https://{}/k8s", listener.local_addr().unwrap());
-    let config = certificates.settings();
+    let config = certificates.settings;
     let routes = script.routes().into_make_service();
     let server = axum_server::from_tcp_rustls(listener, config).unwrap();
     tokio::spawn(async move { server.serve(routes).await.unwrap() });
@@ -274,7 +273,7 @@ async fn empty_token_or_ca_file_is_refused() {
             ca_file,
             ..settings(url.to_owned())
         };
-        async move { Connection::new(&settings).client().await.err().unwrap().detail }
+        async move { format!("{:#}", Connection::new(&settings).client().await.err().unwrap()) }
     };
     assert_eq!(
         error(Some(file.clone()), None, "https://p").await,

@@ -16,18 +16,12 @@ use crate::admission;
 use crate::admission::Connections;
 use crate::instruments::metrics;
 use crate::instruments::metrics::Metrics;
-use crate::platform::clock::Clock;
 use crate::platform::threads::Threads;
 use crate::serve::readiness::Readiness;
 use crate::serve::{HEALTH, Task};
 
 /// Creates the task of the listener, which has its own thread.
-pub(super) fn serve(
-    socket: TcpListener,
-    readiness: Readiness,
-    metrics: Arc<Metrics>,
-    clock: Clock,
-) -> anyhow::Result<Task> {
+pub(super) fn serve(socket: TcpListener, readiness: Readiness, metrics: Arc<Metrics>) -> anyhow::Result<Task> {
     let context = || format!("the {HEALTH} has no thread");
     // A socket belongs to the runtime that created it.
     let socket = socket.into_std().with_context(context)?;
@@ -35,7 +29,7 @@ pub(super) fn serve(
     let service = router(readiness, Arc::clone(&metrics));
     let listener = async move {
         let socket = TcpListener::from_std(socket)?;
-        let connections = Connections::new(admission::HEALTH, clock, metrics);
+        let connections = Connections::new(admission::HEALTH, metrics);
         admission::serve(socket, connections, DefaultAcceptor::new(), |_: &_| {}, service).await;
         Ok(())
     };

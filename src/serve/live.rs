@@ -13,7 +13,8 @@ use edgeward_decision::placement::policy::Policies;
 use crate::config::Versions;
 use crate::controllers::events::Recorder;
 use crate::controllers::lease::Election;
-use crate::controllers::{Context, backstop, executor, status};
+use crate::controllers::status::Statuses;
+use crate::controllers::{Context, backstop, executor};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::liqo::Liqo;
@@ -59,18 +60,22 @@ pub(super) async fn view(
     let watched = Cluster::infer(changes.clone(), metrics());
     let watched = thread.handle().spawn(watched).await??;
     let liqo = Liqo::new(client.clone(), metrics(), clock, changes.clone());
-    let (settings, discovered) = (versions.clone(), liqo.discovered());
+    let (settings, discovered) = (versions.clone(), liqo.discovered.subscribe());
     let sites = Sites::new(versions.clone(), config.load_full());
-    let (config, versions, sites_seen) = (sites.current(), sites.versions(), sites.seen());
+    let (config, versions, sites_seen) = (
+        Arc::clone(&sites.current),
+        Versions::of(&sites.versions),
+        sites.seen.subscribe(),
+    );
     let policies = SloPolicies::default();
-    let (policies_in_use, policy_versions) = (policies.current(), policies.versions());
-    let profiles = PerformanceProfiles::new(client.clone(), Arc::clone(&shared), metrics(), clock, changes.clone());
-    let profiles_evaluated = profiles.evaluated();
+    let (policies_in_use, policy_versions) = (Arc::clone(&policies.current), policies.versions.subscribe());
+    let profiles = PerformanceProfiles::new(Arc::clone(&shared), metrics(), clock, changes.clone());
+    let profiles_evaluated = profiles.evaluated.subscribe();
     let (election, leadership) = Election::new(client.clone(), &service.namespace, &service.name, clock, metrics());
     let (recorder, events) = Recorder::new(client.clone(), clock, metrics());
 
     // Requirements before the first decision, as `/readyz` lists them.
-    let listed = Kind::ALL.map(|kind| (kind, readiness.require(kind.as_str())));
+    let listed = Kind::REQUIRED.map(|kind| (kind, readiness.require(kind.as_str())));
     let listed = BTreeMap::from(listed);
     let met = |name| {
         let requirement = readiness.require(name);
@@ -102,7 +107,14 @@ pub(super) async fn view(
         clock,
         metrics: metrics(),
     };
-    let (plans, reports) = (observer.plans(), observer.backstop_reports());
+    let (plans, reports) = (observer.plans.subscribe(), observer.backstop_reports.subscribe());
+    let statuses = Statuses {
+        context: context.clone(),
+        sites: sites_seen,
+        policies: policy_versions,
+        profiles: profiles_evaluated,
+        plans: plans.clone(),
+    };
     let engine = {
         let (mut versions, shared) = (versions.clone(), Arc::clone(&shared));
         async move { Engine::new(versions.next().await, shared) }
@@ -119,7 +131,10 @@ pub(super) async fn view(
             "policies",
             policies.follow(client.clone(), metrics(), clock, met("policies")),
         ),
-        Task::endless("profiles", profiles.follow(versions.clone(), met("profiles"))),
+        Task::endless(
+            "profiles",
+            profiles.follow(client.clone(), versions.clone(), met("profiles")),
+        ),
         Task::endless("settings", versions.clone().send_settings(changes.clone())),
         Task::endless("watches", watched.clone().follow(versions.clone(), metrics())).on(&thread),
         Task::endless("volumes", watched.clone().follow_volumes(versions.clone(), metrics())).on(&thread),
@@ -146,17 +161,9 @@ pub(super) async fn view(
         // Controllers write to the API server while this replica leads.
         Task::graceful("Lease", election.run(viewing, draining)),
         Task::endless("Events on pods", recorder.run(leadership)),
-        Task::endless("release of gated pods", executor::run(context.clone(), plans.clone())),
+        Task::endless("release of gated pods", executor::run(context.clone(), plans)),
         Task::endless("backstop", backstop::run(context.clone(), reports)),
-        Task::endless("status of sites", status::of_sites(context.clone(), sites_seen, plans)),
-        Task::endless(
-            "status of policies",
-            status::of_policies(context.clone(), policy_versions),
-        ),
-        Task::endless(
-            "status of profiles",
-            status::of_profiles(context.clone(), profiles_evaluated),
-        ),
+        Task::endless("statuses", statuses.run()),
     ];
     Ok(View {
         config,

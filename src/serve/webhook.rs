@@ -14,8 +14,8 @@ use tokio::sync::watch;
 
 use crate::admission::review::Reviewer;
 use crate::config::{self, Configuration, Versions};
+use crate::controllers::Context;
 use crate::controllers::certificates::Certificates;
-use crate::controllers::{Context, events};
 use crate::fleet_file::FleetFile;
 use crate::inspect::installation::SELF_MANAGED;
 use crate::instruments::logs::{self, LogFormat, LogLimit};
@@ -24,9 +24,8 @@ use crate::platform::clock::Clock;
 use crate::serve::live::{self, View};
 use crate::serve::{DEFAULT_SHUTDOWN_DELAY, Readiness, ServeOptions, Task, tokio_runtime};
 use crate::tls::rotation::Lives;
-use crate::tls::{Service, Source};
+use crate::tls::{Service, Source, stored};
 use crate::watch::namespaced_name::NamespacedName;
-use crate::watch::secret;
 
 /// Run the admission webhook.
 ///
@@ -148,8 +147,7 @@ impl Webhook {
     /// # Errors
     /// The server cannot start, or a task ended by itself.
     async fn serve(self, metrics: Arc<Metrics>) -> anyhow::Result<()> {
-        let lives = Lives::read(&self.certificate.ca_life, &self.certificate.certificate_life);
-        let lives = lives.map_err(|faults| anyhow::anyhow!(faults.join("; ")))?;
+        let lives = Lives::read(&self.certificate.ca_life, &self.certificate.certificate_life)?;
         let (clock, readiness) = (Clock::start(), Readiness::default());
         let (config, versions, configuration_tasks) = self.configuration(clock, &metrics, &readiness).await?;
         let service = Service {
@@ -197,9 +195,17 @@ impl Webhook {
         // With a fleet file there is no executor to release gated pods.
         let may_gate = self.fleet.is_none();
         let configuration = Configuration::new(self.namespace.clone(), may_gate, Arc::clone(metrics));
-        let (config, versions) = (configuration.current(), configuration.versions());
+        let (config, versions) = (
+            Arc::clone(&configuration.current),
+            Versions::of(&configuration.versions),
+        );
         let tasks = match (&self.config, &self.config_map) {
-            (None, None) => vec![],
+            (None, None) => {
+                configuration
+                    .versions
+                    .send_replace(Some(configuration.current.load_full()));
+                vec![]
+            }
             (Some(path), _) => {
                 let files = config::Files::open(path.clone(), configuration).await?;
                 vec![Task::endless("configuration files", files.follow())]
@@ -207,8 +213,7 @@ impl Webhook {
             (None, Some(name)) => {
                 let name = NamespacedName::parse(name, &self.namespace);
                 let client = crate::watch::client().await?;
-                let (refusals, refused) = watch::channel(None);
-                let map = config::ConfigMap::new(name, client.clone(), configuration, refusals);
+                let map = config::ConfigMap::new(name, client, configuration, clock);
                 let required = readiness.require("configuration");
                 let mut first = versions.clone();
                 let follow = async move {
@@ -218,10 +223,7 @@ impl Webhook {
                     };
                     tokio::join!(map.follow(), met);
                 };
-                vec![
-                    Task::endless("ConfigMap", follow),
-                    Task::endless("Events", events::follow(refused, client, clock)),
-                ]
+                vec![Task::endless("ConfigMap", follow)]
             }
         };
         Ok((config, versions, tasks))
@@ -255,17 +257,11 @@ impl Certificate {
         let tasks = vec![
             Task::endless(
                 "Secret",
-                secret::follow(client, namespace, secret, secret_sender, metrics),
+                stored::follow(client, namespace, secret, secret_sender, metrics),
             ),
             Task::endless("certificates", certificates.run(contents.clone())),
         ];
-        let settle = lives.settle();
-        let source = Source::Secret {
-            contents,
-            service,
-            settle,
-        };
-        Ok((source, tasks))
+        Ok((Source::Secret { contents, service }, tasks))
     }
 }
 

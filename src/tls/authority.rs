@@ -1,17 +1,23 @@
-//! edgeward's own certificate authority and the leaves it signs.
+//! edgeward's own certificate authority, the leaves it signs, and the `caBundle` in which it is published beside those of
+//! other owners.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use anyhow::{Context as _, anyhow};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
 };
 use rustls::pki_types::CertificateDer;
-use x509_parser::prelude::{FromDer as _, X509Certificate};
+use rustls::pki_types::pem::PemObject as _;
 
-use super::pair::{Fault, Pair};
-use super::rotation::{BACKDATED, Certificate};
+use super::pair::Pair;
+use super::rotation::{BACKDATED, Certificate, Der};
+use super::verification::parse;
 
 /// Our Service, the subject of our own certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,8 +44,8 @@ impl Service {
     }
 
     /// Returns the certificate if it is an authority that edgeward made for this Service.
-    pub(super) fn authority(&self, der: &[u8]) -> Option<Certificate> {
-        let (_, parsed) = X509Certificate::from_der(der).ok()?;
+    fn authority(&self, der: &[u8]) -> Option<Certificate> {
+        let parsed = parse(der).ok()?;
         let subject = parsed.subject();
         let found = [
             subject.iter_common_name().next(),
@@ -89,16 +95,15 @@ impl Authority {
     /// Reads an authority that edgeward made.
     ///
     /// # Errors
-    /// [`Fault`] names the first thing that is wrong.
-    pub fn read(certificate: &[u8], key: &[u8], service: &Service, now: Timestamp) -> Result<Self, Fault> {
+    /// The text names the first thing that is wrong.
+    pub fn read(certificate: &[u8], key: &[u8], service: &Service, now: Timestamp) -> anyhow::Result<Self> {
         let certificate = Pair::from_pem(certificate, key, now)?.certificate;
         let ours = service.authority(&certificate.der);
-        let certificate =
-            ours.ok_or_else(|| Fault::unusable("the certificate is not an authority that we made for our Service"))?;
+        let certificate = ours.context("the certificate is not an authority that we made for our Service")?;
         let der = CertificateDer::from(&*certificate.der);
-        let unusable = |error: rcgen::Error| Fault::unusable(format!("the private key cannot be used: {error}"));
-        let key = KeyPair::from_pem(&String::from_utf8_lossy(key)).map_err(unusable)?;
-        let issuer = Issuer::from_ca_cert_der(&der, key).map_err(unusable)?;
+        let issuer =
+            KeyPair::from_pem(&String::from_utf8_lossy(key)).and_then(|key| Issuer::from_ca_cert_der(&der, key));
+        let issuer = issuer.map_err(|error| anyhow!("the private key cannot be used: {error}"))?;
         Ok(Self { certificate, issuer })
     }
 
@@ -143,6 +148,35 @@ fn params(
     params.not_before = at(made.saturating_sub(BACKDATED).unwrap_or(Timestamp::MIN));
     params.not_after = at(ends);
     Ok(params)
+}
+
+/// Returns the authorities of this Service in a `caBundle` (PEM). Blocks that cannot be parsed belong to other owners and are
+/// skipped.
+pub fn authorities_in(bundle: &[u8], service: &Service) -> Vec<Certificate> {
+    let all = CertificateDer::pem_slice_iter(bundle).flatten();
+    all.filter_map(|der| service.authority(&der)).collect()
+}
+
+/// Returns the bundle with exactly the `wanted` authorities of this Service. Certificates of other owners stay. Blocks
+/// that are not certificates are dropped, because API servers ignore them.
+pub fn with_authorities(bundle: &[u8], wanted: &BTreeSet<Der>, service: &Service) -> Vec<u8> {
+    let mut missing = wanted.clone();
+    let stays = |der: &CertificateDer<'_>| match service.authority(der) {
+        Some(ours) => missing.remove(&ours.der),
+        None => true,
+    };
+    let all = CertificateDer::pem_slice_iter(bundle).flatten();
+    let kept: Vec<_> = all.filter(stays).collect();
+    let kept = kept.iter().map(|der| pem(der));
+    let added = missing.iter().map(|der| pem(der));
+    kept.chain(added).collect::<String>().into_bytes()
+}
+
+fn pem(der: &[u8]) -> String {
+    let base64 = STANDARD.encode(der);
+    let lines = base64.as_bytes().chunks(64).map(String::from_utf8_lossy);
+    let lines: String = lines.flat_map(|line| [line, "\n".into()]).collect();
+    format!("-----BEGIN CERTIFICATE-----\n{lines}-----END CERTIFICATE-----\n")
 }
 
 #[cfg(test)]
@@ -221,5 +255,51 @@ mod tests {
             .issue(&[service().dns_name()], now, SignedDuration::from_hours(1))
             .unwrap();
         assert!(read(&leaf.certificate, &leaf.key, &service()).contains("not an authority that we made"));
+    }
+
+    fn of_namespace(namespace: &str) -> Service {
+        Service {
+            name: "edgeward".into(),
+            namespace: namespace.into(),
+        }
+    }
+
+    fn made_in(namespace: &str) -> String {
+        let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+        Authority::make(&of_namespace(namespace), now, SignedDuration::from_hours(1))
+            .unwrap()
+            .certificate
+    }
+
+    fn der(pem: &str) -> Der {
+        Der::from(&*CertificateDer::from_pem_slice(pem.as_bytes()).unwrap())
+    }
+
+    fn with(bundle: &str, wanted: &[&str]) -> String {
+        let wanted = wanted.iter().map(|pem| der(pem)).collect();
+        String::from_utf8(with_authorities(bundle.as_bytes(), &wanted, &of_namespace("ours"))).unwrap()
+    }
+
+    #[test]
+    fn bundle_update_keeps_authorities_of_others() {
+        let [old, new, other] = [made_in("ours"), made_in("ours"), made_in("others")];
+        assert_eq!(with("", &[&old]), old, "as it was written");
+        let broken = "-----BEGIN CERTIFICATE-----\n?\n-----END CERTIFICATE-----\n";
+        let both = with(&format!("a comment\n{other}{broken}"), &[&old]);
+        assert_eq!(both, format!("{other}{old}"));
+        let three = with(&both, &[&old, &new]);
+        assert_eq!(three, format!("{other}{old}{new}"));
+        assert_eq!(with(&three, &[&old, &new]), three, "nothing changes twice");
+        assert_eq!(with(&three, &[&new]), format!("{other}{new}"));
+        assert_eq!(with(&three, &[]), other);
+        // A duplicate is removed.
+        assert_eq!(with(&format!("{old}{old}"), &[&old]), old);
+
+        let found = authorities_in(three.as_bytes(), &of_namespace("ours"));
+        assert_eq!(
+            found.iter().map(|found| found.der.clone()).collect::<Vec<_>>(),
+            [der(&old), der(&new)]
+        );
+        assert!(authorities_in(&[0xff, 0xfe], &of_namespace("ours")).is_empty());
     }
 }

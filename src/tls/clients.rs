@@ -2,74 +2,54 @@
 
 use std::sync::Arc;
 
+use anyhow::{anyhow, ensure};
 use jiff::Timestamp;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::pair::Fault;
-use super::verification::validity;
+use super::verification::{parse, validity};
 use crate::platform::files::Content;
 
-/// The client authorities of the file, at least one.
+/// The client authorities of the file, at least one, each with the time when it expires.
 #[derive(Debug)]
-pub(super) struct ClientCa(pub(super) Vec<Authority>);
-
-/// One client authority.
-#[derive(Debug)]
-pub(super) struct Authority {
-    /// The subject, for logs.
-    pub(super) subject: String,
-    pub(super) not_after: Timestamp,
-    der: CertificateDer<'static>,
-}
+pub(super) struct ClientCa(pub(super) Vec<(Timestamp, CertificateDer<'static>)>);
 
 impl ClientCa {
-    pub(super) fn from_contents(contents: &[Content], now: Timestamp) -> Result<Self, Fault> {
+    pub(super) fn from_contents(contents: &[Content], now: Timestamp) -> anyhow::Result<Self> {
         let bytes: Vec<u8> = contents.iter().flat_map(|content| content.bytes.clone()).collect();
         let mut authorities = Vec::new();
-        for (i, der) in CertificateDer::pem_slice_iter(&bytes).enumerate() {
-            let der = der.map_err(|error| Fault::unusable(format!("it is not valid PEM: {error}")))?;
-            let unusable = |error: &dyn std::fmt::Display| {
-                Fault::unusable(format!("certificate {} of it cannot be used: {error}", i + 1))
-            };
-            let (_, parsed) = X509Certificate::from_der(&der).map_err(|error| unusable(&error))?;
-            let (subject, (_, not_after)) = (parsed.subject().to_string(), validity(&parsed));
-            RootCertStore::empty()
-                .add(der.clone())
-                .map_err(|error| unusable(&error))?;
-            authorities.push(Authority {
-                subject,
-                not_after,
-                der,
-            });
+        for (der, number) in CertificateDer::pem_slice_iter(&bytes).zip(1..) {
+            let der = der.map_err(|error| anyhow!("it is not valid PEM: {error}"))?;
+            let usable = RootCertStore::empty().add(der.clone());
+            usable.map_err(|error| anyhow!("certificate {number} of it cannot be used: {error}"))?;
+            let (_, not_after) = validity(&parse(&der)?);
+            authorities.push((not_after, der));
         }
+        ensure!(!authorities.is_empty(), "it holds no CERTIFICATE block");
         let clients = Self(authorities);
-        match clients.0.is_empty() {
-            true => Err(Fault::unusable("it holds no CERTIFICATE block")),
-            false if clients.not_after() < now => Err(Fault::unusable(format!(
-                "the last of its certificates expired at {}",
-                clients.not_after()
-            ))),
-            false => Ok(clients),
-        }
+        let not_after = clients.not_after();
+        ensure!(not_after >= now, "the last of its certificates expired at {not_after}");
+        Ok(clients)
     }
 
     /// When the last authority expires.
     pub(super) fn not_after(&self) -> Timestamp {
-        let ends = self.0.iter().map(|authority| authority.not_after);
-        ends.max().unwrap_or(Timestamp::MIN)
+        self.0
+            .iter()
+            .map(|(not_after, _)| *not_after)
+            .max()
+            .unwrap_or(Timestamp::MIN)
     }
 
     /// Verifies clients against the authorities that have not expired, because rustls does not check their expiry.
     /// `None` if all have expired. The handshake names no authority, so a client sends whatever certificate it has.
     pub(super) fn verifier(&self, now: Timestamp) -> Option<Arc<dyn ClientCertVerifier>> {
         let mut roots = RootCertStore::empty();
-        let stand = self.0.iter().filter(|authority| authority.not_after >= now);
-        roots.add_parsable_certificates(stand.map(|authority| authority.der.clone()));
+        let stand = self.0.iter().filter(|(not_after, _)| *not_after >= now);
+        roots.add_parsable_certificates(stand.map(|(_, der)| der.clone()));
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), super::provider());
         verifier.clear_root_hint_subjects().build().ok()
     }

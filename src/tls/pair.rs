@@ -2,39 +2,15 @@
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use anyhow::{Context as _, anyhow, ensure};
+use jiff::Timestamp;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error as TlsError, InconsistentKeys};
-use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::rotation::Certificate;
-use super::verification::validity;
-use crate::platform::files::Content;
-
-/// How far in the future a certificate's `not_before` may lie: the issuer's clock may be ahead of ours.
-const CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
-
-/// Why a certificate is refused.
-#[derive(Debug, thiserror::Error)]
-pub enum Fault {
-    /// The certificate or key is broken, mismatched or expired; the text says how.
-    #[error("{0}")]
-    Unusable(String),
-    /// The certificate's `not_before` lies in the future.
-    #[error("the certificate is not valid before {not_before}")]
-    NotYetValid {
-        /// When the certificate becomes valid.
-        not_before: Timestamp,
-    },
-}
-
-impl Fault {
-    pub(super) fn unusable(words: impl Into<String>) -> Self {
-        Self::Unusable(words.into())
-    }
-}
+use super::verification::parse;
 
 /// A checked certificate chain with the private key of its leaf.
 #[derive(Debug)]
@@ -48,70 +24,51 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Reads a chain and a key from PEM. Checks that the key belongs to the leaf and that the leaf is valid at `now`.
+    /// Reads a chain and a key from PEM. Checks that the key belongs to the leaf and that the leaf has not expired.
     ///
     /// Other PEM blocks (parameters, a certificate in the key file) are skipped.
     ///
     /// # Errors
-    /// [`Fault`] names the first thing that is wrong.
-    pub fn from_pem(cert: &[u8], key: &[u8], now: Timestamp) -> Result<Self, Fault> {
-        let fault = Fault::Unusable;
+    /// The text names the first thing that is wrong.
+    pub fn from_pem(cert: &[u8], key: &[u8], now: Timestamp) -> anyhow::Result<Self> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(cert).collect();
-        let chain = chain.map_err(|error| fault(format!("the certificate is not valid PEM: {error}")))?;
+        let chain = chain.map_err(|error| anyhow!("the certificate is not valid PEM: {error}"))?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| match error {
-            pem::Error::NoItemsFound => Fault::unusable(
-                "the key file holds no private key (PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY block)",
-            ),
-            error => fault(format!("the private key is not valid PEM: {error}")),
-        })?;
-        let parsed = chain.iter().enumerate().map(|(index, der)| {
-            let broken = |reason| {
-                fault(format!(
-                    "certificate {} of the chain cannot be parsed: {reason}",
-                    index + 1
-                ))
-            };
-            match X509Certificate::from_der(der) {
-                Ok(([], certificate)) => Ok(certificate),
-                // A client that parses the whole chain, such as the API server, would reject the certificate.
-                Ok((rest, _)) => Err(broken(format!("{} bytes follow it", rest.len()))),
-                Err(error) => Err(broken(error.to_string())),
+            pem::Error::NoItemsFound => {
+                anyhow!("the key file holds no private key (PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY block)")
             }
+            error => anyhow!("the private key is not valid PEM: {error}"),
+        })?;
+        // A client that parses the whole chain, such as the API server, would reject a broken certificate in it.
+        let parsed = chain.iter().zip(1..).map(|(der, number)| {
+            let parsed = parse(der);
+            parsed.map_err(|error| anyhow!("certificate {number} of the chain cannot be parsed: {error}"))
         });
-        let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
-        let leaf = parsed.first();
-        let leaf = leaf.ok_or_else(|| Fault::unusable("the certificate file holds no CERTIFICATE block"))?;
-        let ((not_before, not_after), certificate) = (validity(leaf), Certificate::read(&chain[0], leaf));
+        let parsed = parsed.collect::<anyhow::Result<Vec<_>>>()?;
+        let leaf = parsed
+            .first()
+            .context("the certificate file holds no CERTIFICATE block")?;
+        let certificate = Certificate::read(&chain[0], leaf);
         let names = leaf.subject_alternative_name().ok().flatten();
         let names = names.iter().flat_map(|names| &names.value.general_names);
         let names = names.map(ToString::to_string).collect();
         drop(parsed);
         let key = CertifiedKey::from_der(chain, key, &super::provider()).map_err(|error| match error {
-            TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch) => Fault::unusable(
-                "the private key does not belong to the first certificate of the file, which must be the server's own",
+            TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch) => anyhow!(
+                "the private key does not belong to the first certificate of the file, which must be the server's own"
             ),
-            error => fault(format!("the private key cannot be used: {error}")),
+            error => anyhow!("the private key cannot be used: {error}"),
         })?;
-        if not_after < now {
-            return Err(fault(format!("the certificate expired at {not_after}")));
-        }
-        if not_before > now.saturating_add(CLOCK_SKEW).unwrap_or(Timestamp::MAX) {
-            return Err(Fault::NotYetValid { not_before });
-        }
+        ensure!(
+            !certificate.has_expired(now),
+            "the certificate expired at {}",
+            certificate.ends
+        );
         Ok(Self {
             key: Arc::new(key),
             certificate,
             names,
         })
-    }
-
-    /// Reads a pair from the contents of two watched files: certificate first, key second.
-    ///
-    /// # Errors
-    /// As [`Pair::from_pem`].
-    pub(super) fn from_contents(contents: &[Content], now: Timestamp) -> Result<Self, Fault> {
-        let bytes = |index: usize| contents.get(index).map_or(&[][..], |content| &content.bytes);
-        Self::from_pem(bytes(0), bytes(1), now)
     }
 }
 
@@ -193,7 +150,6 @@ mod tests {
                 .contains("private key cannot be used")
         );
         assert!(refused(&issued(2025..2026, &key), &pem).contains("expired at 2026-01-01T00:00:00Z"));
-        assert!(refused(&issued(2027..2028, &key), &pem).contains("not valid before 2027-01-01T00:00:00Z"));
     }
 
     /// A PKCS#8 key wraps the same key in its older form (SEC1 or PKCS#1), which this extracts.

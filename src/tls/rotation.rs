@@ -14,6 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use anyhow::{Context as _, ensure};
 use edgeward_kube::units::{Micros, Moment};
 use jiff::{SignedDuration, Timestamp};
 use x509_parser::prelude::X509Certificate;
@@ -89,21 +90,22 @@ impl Lives {
     /// Parses durations such as `2160h`.
     ///
     /// # Errors
-    /// All faults; each names the option, the given value and the allowed range.
-    pub fn read(authority: &str, leaf: &str) -> Result<Self, Vec<String>> {
+    /// The text names the option, the given value and the allowed range.
+    pub fn read(authority: &str, leaf: &str) -> anyhow::Result<Self> {
         let read = |option: &str, text: &str, [least, most]: [&str; 2]| {
             let allowed = Micros::parse(least)..=Micros::parse(most);
             let life = Micros::parse(text).filter(|life| allowed.contains(&Some(*life)));
-            life.ok_or_else(|| format!("{option}: {text:?} is not a duration from {least} to {most}, such as 2160h"))
+            life.with_context(|| format!("{option}: {text:?} is not a duration from {least} to {most}, such as 2160h"))
         };
-        let of_authority = read("--ca-life", authority, [LEAF[0], AUTHORITY]);
-        match (of_authority, read("--certificate-life", leaf, LEAF)) {
-            (Ok(authority), Ok(leaf)) if authority.0 / LEAVES >= leaf.0 => Ok(Self { authority, leaf }),
-            (Ok(_), Ok(_)) => Err(vec![format!(
-                "--ca-life: {authority:?} is less than {LEAVES} times the --certificate-life {leaf:?}"
-            )]),
-            (authority, leaf) => Err([authority.err(), leaf.err()].into_iter().flatten().collect()),
-        }
+        let lives = Self {
+            authority: read("--ca-life", authority, [LEAF[0], AUTHORITY])?,
+            leaf: read("--certificate-life", leaf, LEAF)?,
+        };
+        ensure!(
+            lives.authority.0 / LEAVES >= lives.leaf.0,
+            "--ca-life: {authority:?} is less than {LEAVES} times the --certificate-life {leaf:?}"
+        );
+        Ok(lives)
     }
 
     /// How long an authority must have been in every bundle before its leaf is served: 60 s, or a twentieth of its
@@ -130,57 +132,25 @@ pub struct Stored {
     pub leaf: Option<Certificate>,
 }
 
-/// For each authority in a place: since when it has been there, as this process has observed.
+/// Since when each authority has been in every bundle, as this process has observed.
 #[derive(Debug, Default)]
-pub(super) struct Since(BTreeMap<Der, Moment>);
-
-impl Since {
-    /// Records that exactly these authorities are there now.
-    pub(super) fn observe(&mut self, there: &BTreeSet<Der>, now: Moment) {
-        self.0.retain(|der, _| there.contains(der));
-        for der in there {
-            self.0.entry(Arc::clone(der)).or_insert(now);
-        }
-    }
-
-    /// How long this authority has been there; 0 if it is not.
-    pub(super) fn age(&self, der: &Der, now: Moment) -> Micros {
-        self.0.get(der).map_or(Micros(0), |since| now.since(*since))
-    }
-
-    /// Returns the authorities that have been there for at least `settle`.
-    fn settled(&self, settle: Micros, now: Moment) -> BTreeSet<Der> {
-        let settled = self.0.keys().filter(|der| self.age(der, now) >= settle);
-        settled.map(Arc::clone).collect()
-    }
-}
-
-/// Since when each authority has been in every bundle, and since when each has been in a bundle without being stored.
-#[derive(Debug, Default)]
-pub struct Published {
-    everywhere: Since,
-    abandoned: Since,
-}
+pub struct Published(BTreeMap<Der, Moment>);
 
 impl Published {
-    /// Records what is stored and which of edgeward's authorities each bundle holds now.
-    pub fn observe(&mut self, stored: &Stored, bundles: &[Vec<Certificate>], now: Moment) {
-        let bundles: Vec<_> = bundles.iter().map(ders).collect();
-        let found: BTreeSet<Der> = bundles.iter().flatten().map(Arc::clone).collect();
-        let everywhere = bundles.iter().fold(found.clone(), |found, bundle| &found & bundle);
-        let stored = ders(stored.authority.iter().chain(&stored.next));
-        self.everywhere.observe(&everywhere, now);
-        self.abandoned.observe(&(&found - &stored), now);
+    /// Records which of edgeward's authorities each bundle holds now.
+    pub fn observe(&mut self, bundles: &[Vec<Certificate>], now: Moment) {
+        let everywhere = bundles.iter().map(ders).reduce(|found, bundle| &found & &bundle);
+        let everywhere = everywhere.unwrap_or_default();
+        self.0.retain(|der, _| everywhere.contains(der));
+        for der in everywhere {
+            self.0.entry(der).or_insert(now);
+        }
     }
 
     /// Returns the authorities that have been in every bundle for at least `settle`.
     pub fn settled(&self, settle: Micros, now: Moment) -> BTreeSet<Der> {
-        self.everywhere.settled(settle, now)
-    }
-
-    /// Returns the authorities that have been in some bundle, but not stored, for at least `settle`.
-    pub fn abandoned(&self, settle: Micros, now: Moment) -> BTreeSet<Der> {
-        self.abandoned.settled(settle, now)
+        let settled = self.0.iter().filter(|(_, since)| now.since(**since) >= settle);
+        settled.map(|(der, _)| Arc::clone(der)).collect()
     }
 }
 
@@ -222,9 +192,6 @@ pub struct RotationState<'a> {
     pub bundles: &'a [Vec<Certificate>],
     /// The result of [`Published::settled`].
     pub settled: &'a BTreeSet<Der>,
-    /// The result of [`Published::abandoned`] with the same time: a replica that has not taken up a leaf by then never
-    /// will.
-    pub abandoned: &'a BTreeSet<Der>,
     /// Every replica. `None` until they are inspected, which costs one handshake each.
     pub replicas: Option<&'a [Replica]>,
     /// The wall clock.
@@ -304,34 +271,25 @@ impl RotationState<'_> {
         self.bundles.iter().map(ders)
     }
 
-    /// Removes old authorities from the bundles once no replica serves or can still take up a leaf of them. Our clock
-    /// alone removes nothing, not even an expired authority.
+    /// Removes old authorities from the bundles once every ready replica serves a leaf of a wanted one, and no replica a
+    /// leaf of another. Our clock alone removes nothing, not even an expired authority.
     fn prune(&self, wanted: &BTreeSet<Der>) -> Step {
-        let found: BTreeSet<Der> = self.of_bundles().flatten().collect();
-        let others = &found - wanted;
-        if others.is_empty() {
+        if self.of_bundles().all(|bundle| bundle.is_subset(wanted)) {
             return Step::Wait;
         }
         let Some(replicas) = self.replicas else {
             return Step::InspectReplicas;
         };
-        // A ready replica whose leaf was not recognized may serve an old one.
-        let is_unseen = |replica: &&Replica| replica.is_ready && replica.signer().is_none();
-        let is_old = |replica: &&Replica| replica.signer().is_some_and(|signer| !wanted.contains(signer));
-        let unseen: Vec<_> = replicas.iter().filter(is_unseen).collect();
-        let old: Vec<_> = replicas.iter().filter(is_old).collect();
-        let served: BTreeSet<_> = old.iter().filter_map(|replica| replica.signer()).collect();
-        // Replicas may still take up a leaf that was stored a moment ago.
-        let may_go = |other: &Der| old.is_empty() || (self.abandoned.contains(other) && !served.contains(other));
-        let gone = match unseen.is_empty() && replicas.iter().any(|replica| replica.is_ready) {
-            true => others.into_iter().filter(may_go).collect(),
-            false => BTreeSet::new(),
+        let is_awaited = |replica: &&Replica| match replica.signer() {
+            Some(signer) => !wanted.contains(signer),
+            // It may serve an old leaf that was not recognized.
+            None => replica.is_ready,
         };
-        if gone.is_empty() {
-            let waited_for = old.iter().chain(&unseen);
-            return Step::Await(waited_for.map(|replica| replica.address.clone()).collect());
+        let awaited: Vec<_> = replicas.iter().filter(is_awaited).collect();
+        if !awaited.is_empty() || !replicas.iter().any(|replica| replica.is_ready) {
+            return Step::Await(awaited.iter().map(|replica| replica.address.clone()).collect());
         }
-        Step::Bundles(self.of_bundles().map(|bundle| &bundle - &gone).collect())
+        Step::Bundles(self.of_bundles().map(|bundle| &bundle & wanted).collect())
     }
 }
 

@@ -1,7 +1,5 @@
 //! Self-signed mode: an authority in memory, for one replica, a demonstration or a test.
 
-use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anyhow::anyhow;
@@ -27,18 +25,11 @@ pub(super) fn make(service: &Service, now: Timestamp) -> anyhow::Result<(Pair, S
     Ok((pair, pem.certificate))
 }
 
-/// Writes the bundle as `ca.crt`, readable by all. The write is atomic: a reader sees the old file or the new one.
+/// Writes the bundle as `ca.crt`.
 pub(super) fn write_bundle(directory: &Path, bundle: &str) -> anyhow::Result<()> {
     let path = directory.join(BUNDLE);
-    let write = || {
-        std::fs::create_dir_all(directory)?;
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
-        file.write_all(bundle.as_bytes())?;
-        file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
-        file.as_file().sync_all()?;
-        file.persist(&path).map(drop).map_err(|error| error.error)
-    };
-    write().map_err(|error| anyhow!("the CA bundle {} cannot be written: {error}", path.display()))
+    let written = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&path, bundle));
+    written.map_err(|error| anyhow!("the CA bundle {} cannot be written: {error}", path.display()))
 }
 
 #[cfg(test)]
@@ -60,24 +51,6 @@ mod tests {
         ];
         assert_eq!(pair.names, names);
         assert_eq!(pair.certificate.ends.to_string(), "2036-11-17T12:00:00Z");
-    }
-
-    #[test]
-    fn bundle_file_is_replaced_and_world_readable() {
-        let parent = tempfile::tempdir().expect("tempdir");
-        let directory = parent.path().join("bundle");
-        for content in ["first", "second"] {
-            write_bundle(&directory, content).expect("written");
-            let path = directory.join(BUNDLE);
-            assert_eq!(std::fs::read_to_string(&path).expect("read"), content);
-            let mode = std::fs::metadata(&path).expect("metadata").permissions().mode();
-            assert_eq!(mode & 0o777, 0o644);
-        }
-        assert_eq!(
-            std::fs::read_dir(&directory).expect("list").count(),
-            1,
-            "nothing is left beside it"
-        );
     }
 
     #[test]

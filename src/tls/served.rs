@@ -1,5 +1,6 @@
 //! The certificates that a server presents in a TLS handshake, seen from a client.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error as TlsError, SignatureScheme};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::rotation::{Der, Serves};
 use super::verification::vouches;
@@ -41,33 +43,30 @@ pub async fn served(address: &str, name: &str, authorities: &[Der], now: Timesta
 /// The server does not answer from here, or not in TLS; the text says why. It may still answer the API server, which
 /// connects from elsewhere.
 pub async fn shown(address: &str, name: &str) -> Result<Chain, String> {
-    // An untrusted certificate must be returned too.
-    let config = with_anybody().map_err(|error| error.to_string())?;
-    let server = ServerName::try_from(name.to_owned());
-    let server = server.map_err(|error| format!("{name:?} is not a valid server name: {error}"))?;
     let connect = async {
-        let stream = TcpStream::connect(address).await?;
-        let stream = TlsConnector::from(Arc::new(config)).connect(server, stream).await?;
+        let stream = connect(TcpStream::connect(address).await?, name).await?;
         let (_, connection) = stream.get_ref();
-        std::io::Result::Ok(connection.peer_certificates().unwrap_or_default().to_vec())
+        io::Result::Ok(connection.peer_certificates().unwrap_or_default().to_vec())
     };
     let answer = tokio::time::timeout(TIMEOUT, connect).await;
     let answer = answer.map_err(|_| format!("no answer in {} s", TIMEOUT.as_secs()))?;
     answer.map_err(|error| error.to_string())
 }
 
-/// Returns a TLS client that accepts any certificate whose key the server has, and presents none itself.
-///
-/// # Errors
-/// Never with our provider.
-pub(crate) fn with_anybody() -> Result<ClientConfig, TlsError> {
+/// Makes the TLS handshake of an HTTP/1.1 client that asks for `name`, accepts any certificate whose key the server has,
+/// and presents none itself.
+pub(crate) async fn connect(stream: TcpStream, name: &str) -> io::Result<TlsStream<TcpStream>> {
     let provider = super::provider();
     let anybody = Arc::new(Anybody(Arc::clone(&provider)));
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(config
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let mut config = config
+        .map_err(io::Error::other)?
         .dangerous()
         .with_custom_certificate_verifier(anybody)
-        .with_no_client_auth())
+        .with_no_client_auth();
+    config.alpn_protocols = vec![super::ALPN.to_vec()];
+    let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
 #[derive(Debug)]

@@ -7,14 +7,21 @@
 //! | `next-ca.crt`, `next-ca.key` | the next authority, during a rotation |
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use anyhow::anyhow;
+use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use tokio::sync::watch;
 
 use super::authority::{Authority, Pem, Service};
-use super::pair::{Fault, Pair};
+use super::pair::Pair;
 use super::rotation;
 use super::verification::vouches;
+use crate::instruments::metrics::Metrics;
+use crate::watch::watcher;
 
 /// The data of a Secret, by key.
 pub type Contents = BTreeMap<String, Vec<u8>>;
@@ -23,6 +30,37 @@ pub type Contents = BTreeMap<String, Vec<u8>>;
 pub fn contents(secret: Secret) -> Contents {
     let data = secret.data.into_iter().flatten();
     data.map(|(key, value)| (key, value.0)).collect()
+}
+
+/// Sends the contents of the Secret whenever they change. Never returns. Sends nothing before the Secret first
+/// exists, and empty contents once it is gone. If the API server does not answer, the last contents stay. A failure
+/// is logged, counted and retried after a pause.
+pub async fn follow(
+    client: Client,
+    namespace: String,
+    name: String,
+    contents: watch::Sender<Option<Arc<Contents>>>,
+    metrics: Arc<Metrics>,
+) {
+    let mut secrets = watcher::object(Api::<Secret>::namespaced(client, &namespace), &name);
+    while let Some(secret) = secrets.next().await {
+        let now = match secret {
+            Ok(Some(secret)) => self::contents(secret),
+            Ok(None) => Contents::new(),
+            Err(error) => {
+                metrics.watch_failures.at(["secrets"]).inc();
+                tracing::warn!(%error, namespace, name, "the Secret cannot be watched; what was seen last stays");
+                continue;
+            }
+        };
+        contents.send_if_modified(|known| {
+            let has_changed = known.as_ref().map_or(!now.is_empty(), |known| **known != now);
+            if has_changed {
+                *known = Some(Arc::new(now));
+            }
+            has_changed
+        });
+    }
 }
 
 const AUTHORITY: [&str; 2] = ["ca.crt", "ca.key"];
@@ -41,7 +79,7 @@ pub struct Stored {
     /// The leaf to serve: for our Service's name, signed by `authority`.
     pub leaf: Option<Pair>,
     /// Unusable certificates, by their key in the Secret.
-    pub faults: Vec<(&'static str, Fault)>,
+    pub faults: Vec<(&'static str, anyhow::Error)>,
 }
 
 impl Stored {
@@ -56,12 +94,9 @@ impl Stored {
             let pair = Pair::from_pem(certificate, key, now)?;
             // Without an authority, the leaf is refused as unverified.
             let signer = signer.map(|signer| signer.der).unwrap_or_default();
-            vouches(&signer, &pair.key.cert, &service.dns_name(), now).map_err(|error| {
-                let [authority, _] = AUTHORITY;
-                Fault::unusable(format!(
-                    "the certificate is not one that {authority} vouches for: {error}"
-                ))
-            })?;
+            let vouched = vouches(&signer, &pair.key.cert, &service.dns_name(), now);
+            vouched
+                .map_err(|error| anyhow!("the certificate is not one that {} vouches for: {error}", AUTHORITY[0]))?;
             Ok(pair)
         });
         stored
@@ -71,9 +106,9 @@ impl Stored {
         &mut self,
         contents: &Contents,
         [certificate, key]: [&'static str; 2],
-        read: impl FnOnce([&[u8]; 2]) -> Result<T, Fault>,
+        read: impl FnOnce([&[u8]; 2]) -> anyhow::Result<T>,
     ) -> Option<T> {
-        let half = |present, missing| Err(Fault::unusable(format!("{present} is there and {missing} is not")));
+        let half = |present, missing| Err(anyhow!("{present} is there and {missing} is not"));
         let result = match [certificate, key].map(|key| contents.get(key)) {
             [Some(certificate), Some(key)] => read([certificate, key]),
             [Some(_), None] => half(certificate, key),
@@ -87,12 +122,6 @@ impl Stored {
     pub fn faults(&self) -> String {
         let faults = self.faults.iter().map(|(key, fault)| format!("{key}: {fault}"));
         faults.collect::<Vec<_>>().join("; ")
-    }
-
-    /// The first certificate that is not valid yet.
-    pub fn early(&self) -> Option<&(&'static str, Fault)> {
-        let mut faults = self.faults.iter();
-        faults.find(|(_, fault)| matches!(fault, Fault::NotYetValid { .. }))
     }
 
     /// The certificates without keys, as [`rotation::RotationState`] needs them.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::ensure;
 use jiff::{SignedDuration, Timestamp};
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
@@ -11,6 +12,13 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, Error as TlsError, RootCertStore};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+/// Parses a certificate. Bytes that follow it are an error, as for the API server.
+pub(super) fn parse(der: &[u8]) -> anyhow::Result<X509Certificate<'_>> {
+    let (rest, certificate) = X509Certificate::from_der(der)?;
+    ensure!(rest.is_empty(), "{} bytes follow it", rest.len());
+    Ok(certificate)
+}
 
 /// The validity period of a certificate, clamped to the range of [`Timestamp`].
 pub(super) fn validity(certificate: &X509Certificate<'_>) -> (Timestamp, Timestamp) {
@@ -85,11 +93,11 @@ impl Bundle {
         let mut authorities = Vec::new();
         let mut words = "holds no certificate".to_owned();
         for certificate in CertificateDer::pem_slice_iter(pem).flatten() {
-            match parsed_validity(&certificate) {
-                Some((from, _)) if now < from => words = format!("has no authority that is valid before {from}"),
-                Some((_, to)) if to < now => words = format!("has no authority that is valid after {to}"),
-                Some((_, to)) => authorities.push((certificate, to)),
-                None => {}
+            match parse(&certificate).map(|parsed| validity(&parsed)) {
+                Ok((from, _)) if now < from => words = format!("has no authority that is valid before {from}"),
+                Ok((_, to)) if to < now => words = format!("has no authority that is valid after {to}"),
+                Ok((_, to)) => authorities.push((certificate, to)),
+                Err(_) => {}
             }
         }
         match authorities.is_empty() {
@@ -106,7 +114,7 @@ impl Bundle {
     pub fn vouches(&self, chain: &[CertificateDer<'static>], name: &str) -> Result<Serving, VerificationError> {
         let fault = |words: &str| VerificationError::Certificate(words.to_owned());
         let leaf = chain.first().ok_or_else(|| fault("is not there"))?;
-        let (from, to) = parsed_validity(leaf).ok_or_else(|| fault("cannot be parsed"))?;
+        let (from, to) = validity(&parse(leaf).map_err(|_| fault("cannot be parsed"))?);
         // These checks come first, so that the error gives the times in words.
         if to < self.now {
             return Err(fault(&format!("expired at {to}")));
@@ -151,12 +159,6 @@ fn told(error: &TlsError, name: &str) -> Option<VerificationError> {
         error => format!("is not valid: {error}"),
     };
     Some(VerificationError::Certificate(words))
-}
-
-fn parsed_validity(certificate: &CertificateDer<'_>) -> Option<(Timestamp, Timestamp)> {
-    X509Certificate::from_der(certificate)
-        .ok()
-        .map(|(_, parsed)| validity(&parsed))
 }
 
 #[cfg(test)]

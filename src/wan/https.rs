@@ -1,36 +1,21 @@
 //! HTTPS probe. It requires an HTTP answer, but the measured time is that of the preceding TCP handshake.
 
-use std::sync::{Arc, LazyLock};
-
 use edgeward_cluster::wan::Cause;
 use http::header::{CONNECTION, HOST, USER_AGENT};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
-use crate::tls::with_anybody;
+use crate::tls::connect;
 use crate::wan::target::Lost;
-
-/// TLS client for HTTP/1.1 that accepts any certificate.
-static CLIENT: LazyLock<Result<Arc<ClientConfig>, Lost>> = LazyLock::new(|| {
-    let mut config = with_anybody().map_err(|error| Lost::new(Cause::Tls, error))?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
-});
 
 /// Requests `path` on this new connection. Any status below 500 passes, because it shows that the server works. Any
 /// certificate is accepted, because nothing secret is sent and only the status is read.
 pub(super) async fn get(stream: TcpStream, host: &str, port: Option<u16>, path: &str) -> Result<(), Lost> {
-    let config = CLIENT.clone()?;
-    let tls = |error: &dyn std::error::Error| Lost::new(Cause::Tls, format!("the TLS handshake failed: {error}"));
-    let name = ServerName::try_from(host.to_owned()).map_err(|error| tls(&error))?;
-    let stream = TlsConnector::from(config).connect(name, stream).await;
-    let stream = stream.map_err(|error| tls(&error))?;
+    let stream = connect(stream, host).await;
+    let stream = stream.map_err(|error| Lost::new(Cause::Tls, format!("the TLS handshake failed: {error}")))?;
 
     let http = |error: &dyn std::error::Error| Lost::new(Cause::Http, format!("no HTTP answer: {error}"));
     let host = if host.contains(':') {
@@ -60,6 +45,7 @@ pub(super) async fn get(stream: TcpStream, host: &str, port: Option<u16>, path: 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use rustls::crypto::ring;

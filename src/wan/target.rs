@@ -6,7 +6,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use edgeward_cluster::wan::Cause;
-use edgeward_decision::model::endpoint::Endpoint;
+use edgeward_decision::model::endpoint::{Endpoint, Protocol};
 use edgeward_kube::units::Micros;
 use futures::future::{FutureExt as _, select_ok};
 use tokio::net::{TcpStream, lookup_host};
@@ -56,7 +56,7 @@ impl From<io::Error> for Lost {
 
 /// An endpoint, and the last known addresses of its name.
 pub(super) struct Target {
-    endpoint: Endpoint,
+    pub(super) endpoint: Endpoint,
     /// `None` until a name server has answered.
     addresses: watch::Sender<Option<Result<Vec<SocketAddr>, Lost>>>,
     /// Held during a lookup.
@@ -76,10 +76,6 @@ impl Target {
         }
     }
 
-    pub(super) fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
     /// Resolves the name. If that fails, the old addresses stay, because a failed name server says nothing about the
     /// link. The system resolver sorts the addresses (RFC 6724), and its duration is not limited here. Does nothing
     /// while a lookup is pending.
@@ -87,7 +83,7 @@ impl Target {
         let Ok(_alone) = self.lookup.try_lock() else {
             return;
         };
-        let found = lookup_host((self.endpoint.host(), self.endpoint.port())).await;
+        let found = lookup_host((&*self.endpoint.host, self.endpoint.connect_port())).await;
         let found = match found.map(Vec::from_iter) {
             Ok(addresses) if addresses.is_empty() => Err(Lost::new(Cause::Resolve, "the name has no address")),
             Ok(addresses) => Ok(addresses),
@@ -122,8 +118,8 @@ impl Target {
     /// other attempts start one after another with a delay. The first success cancels the other attempts.
     pub(super) async fn probe_any(&self, mut addresses: Vec<SocketAddr>, timeout: Duration) -> Result<Micros, Lost> {
         addresses.truncate(MAX_ADDRESSES);
-        let delay = match self.endpoint {
-            Endpoint::Icmp { .. } => Duration::ZERO,
+        let delay = match self.endpoint.protocol {
+            Protocol::Icmp => Duration::ZERO,
             _ => ATTEMPT_DELAY.min(timeout / (addresses.len() as u32 + 1)),
         };
         let attempts = addresses.into_iter().zip(0..).map(|(address, before)| {
@@ -134,12 +130,13 @@ impl Target {
     }
 
     async fn attempt(&self, address: SocketAddr, timeout: Duration) -> Result<Micros, Lost> {
-        if let Endpoint::Icmp { .. } = self.endpoint {
+        let endpoint = &self.endpoint;
+        if endpoint.protocol == Protocol::Icmp {
             return self.icmp.ping(address.ip(), timeout).await;
         }
         let (stream, rtt) = connect(address, self.clock).await?;
-        if let Endpoint::Https { host, port, path } = &self.endpoint {
-            https::get(stream, host, *port, path).await?;
+        if endpoint.protocol == Protocol::Https {
+            https::get(stream, &endpoint.host, endpoint.port, &endpoint.path).await?;
         }
         Ok(rtt)
     }

@@ -6,16 +6,12 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
-use http::header::AUTHORIZATION;
-use http::{HeaderValue, Request, Response, Uri};
+use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::Config;
-use kube::client::{Body, ClientBuilder, DynBody};
-use kube::config::{AuthInfo, ExecAuthCluster, Kubeconfig, KubeconfigError};
+use kube::config::{ExecAuthCluster, Kubeconfig, KubeconfigError};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use tower::util::{MapRequestLayer, option_layer};
-use tower::{BoxError, Service};
 
 /// Reads an environment variable.
 type Environment<'e> = &'e dyn Fn(&str) -> Option<OsString>;
@@ -41,44 +37,6 @@ pub(crate) fn client_config(context: Option<&str>) -> anyhow::Result<(Config, Op
         config.proxy_url = proxy_of(&environment, &config.cluster_url)?;
     }
     Ok((config, context))
-}
-
-/// Creates the client builder for this configuration. A trailing newline in a token file is not sent.
-///
-/// # Errors
-/// The configuration cannot be used.
-pub(crate) fn client_builder(
-    mut config: Config,
-) -> kube::Result<
-    ClientBuilder<
-        impl Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError, Future: Send + 'static>
-        + Send
-        + 'static,
-    >,
-> {
-    let tokens = option_layer(token_layer(&mut config.auth_info));
-    Ok(ClientBuilder::try_from(config)?.with_layer(&tokens))
-}
-
-/// Sends the token of a file with trailing whitespace, which kube would send unchanged. As in client-go, the file is
-/// read again for each request, and an unreadable file leaves the last token in use.
-fn token_layer(
-    auth: &mut AuthInfo,
-) -> Option<MapRequestLayer<impl FnMut(Request<Body>) -> Request<Body> + Clone + use<>>> {
-    let ends_in_space = |file: &String| std::fs::read_to_string(file).is_ok_and(|token| token != token.trim());
-    let file = auth
-        .token_file
-        .take_if(|file| auth.token.is_none() && ends_in_space(file))?;
-    let mut last = None;
-    Some(MapRequestLayer::new(move |mut request: Request<Body>| {
-        let token = std::fs::read_to_string(&file).ok();
-        let token = token.and_then(|token| HeaderValue::from_str(&format!("Bearer {}", token.trim())).ok());
-        last = token.or(last.take());
-        request
-            .headers_mut()
-            .extend(last.clone().map(|token| (AUTHORIZATION, token)));
-        request
-    }))
 }
 
 /// Merges the existing files of `KUBECONFIG`, or reads the file in the home directory. The first file with a value
@@ -135,6 +93,14 @@ fn of_context(kubeconfig: Kubeconfig, name: Option<&str>) -> anyhow::Result<(Con
     let proxy = proxy.map(|proxy| proxy.parse()).transpose();
     config.proxy_url = proxy.with_context(|| format!("proxy-url of cluster {:?}", context.cluster))?;
     config.auth_info = user.unwrap_or_default();
+    // kube would send the newline at the end of a token file. The token of such a file is not read again.
+    if config.auth_info.token.is_none()
+        && let Some(file) = &config.auth_info.token_file
+        && let Ok(token) = std::fs::read_to_string(file)
+        && token != token.trim()
+    {
+        config.auth_info.token = Some(token.trim().to_owned().into());
+    }
     if let Some(exec) = config.auth_info.exec.as_mut().filter(|exec| exec.provide_cluster_info) {
         exec.cluster = Some(read);
     }
@@ -172,7 +138,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use serde_json::{Value, json};
-    use tower::Layer as _;
 
     use super::*;
 
@@ -252,32 +217,6 @@ mod tests {
         of_context(parsed(&nobodys), None).unwrap();
     }
 
-    #[tokio::test]
-    async fn token_file_is_trimmed_and_read_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("token");
-        let mut auth = AuthInfo {
-            token_file: Some(path.display().to_string()),
-            ..AuthInfo::default()
-        };
-        std::fs::write(&path, "clean").unwrap();
-        assert!(token_layer(&mut auth).is_none(), "kube reads it again itself");
-        std::fs::write(&path, "first\n").unwrap();
-        let layer = token_layer(&mut auth).unwrap();
-        assert_eq!(auth.token_file, None, "kube would send its own");
-        let sent = tower::service_fn(|request: Request<Body>| {
-            let token = request.headers()[AUTHORIZATION].to_str().unwrap().to_owned();
-            std::future::ready(Ok::<_, BoxError>(token))
-        });
-        let mut sent = layer.layer(sent);
-        let mut send = async || sent.call(Request::new(Body::empty())).await.unwrap();
-        assert_eq!(send().await, "Bearer first");
-        std::fs::write(&path, "second\n").unwrap();
-        assert_eq!(send().await, "Bearer second");
-        std::fs::remove_file(&path).unwrap();
-        assert_eq!(send().await, "Bearer second");
-    }
-
     fn parsed(kubeconfig: &Value) -> Kubeconfig {
         serde_json::from_value(kubeconfig.clone()).unwrap()
     }
@@ -308,12 +247,14 @@ mod tests {
         for (name, text) in [("1", first.to_string()), ("2", second.to_string())] {
             std::fs::write(at(name), text).unwrap();
         }
+        std::fs::write(at("token"), "first\n").unwrap();
         let files = std::env::join_paths(["".into(), at("missing"), at("1"), at("2")]).unwrap();
         let (config, context) = of_context(read(&|_| Some(files.clone())).unwrap(), None).unwrap();
         assert_eq!((config.cluster_url.host(), &*context), (Some("first.test"), "second"));
         assert_eq!(config.default_namespace, "default");
         let beside = at("token").display().to_string();
         assert_eq!(config.auth_info.token_file, Some(beside));
+        assert!(config.auth_info.token.is_some(), "its newline is not sent");
 
         std::fs::create_dir(at(".kube")).unwrap();
         std::fs::copy(at("2"), at(".kube/config")).unwrap();

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 
 /// Group, version and plural of a kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Gvr {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,

@@ -57,25 +57,19 @@ impl Cluster {
 }
 
 /// Counts the ready endpoints. An endpoint may be in two slices while it moves, and has one entry per address family.
+/// An endpoint without a ready condition counts as ready.
 fn count<'s>(slices: impl Iterator<Item = &'s EndpointSlice>) -> u32 {
-    let mut families = BTreeMap::<&str, BTreeSet<String>>::new();
+    let mut families = BTreeMap::<&str, BTreeSet<&str>>::new();
     for slice in slices {
-        let family = families.entry(&slice.address_type).or_default();
-        family.extend(ready_endpoints(slice));
+        let ready = slice.endpoints.iter().filter(|endpoint| {
+            let conditions = endpoint.conditions.as_ref();
+            conditions.and_then(|conditions| conditions.ready).unwrap_or(true)
+        });
+        let first = ready.filter_map(|endpoint| Some(endpoint.addresses.first()?.as_str()));
+        families.entry(&slice.address_type).or_default().extend(first);
     }
     let most = families.values().map(BTreeSet::len).max().unwrap_or(0);
     u32::try_from(most).unwrap_or(u32::MAX)
-}
-
-/// The first address of each ready endpoint. An endpoint without a ready condition counts as ready.
-fn ready_endpoints(slice: &EndpointSlice) -> Vec<String> {
-    let ready = slice.endpoints.iter().filter(|endpoint| {
-        let conditions = endpoint.conditions.as_ref();
-        conditions.and_then(|conditions| conditions.ready).unwrap_or(true)
-    });
-    ready
-        .filter_map(|endpoint| endpoint.addresses.first().cloned())
-        .collect()
 }
 
 #[cfg(test)]
@@ -170,7 +164,6 @@ mod tests {
             ],
         });
         let slice: EndpointSlice = serde_json::from_value(slice).unwrap();
-        assert_eq!(ready_endpoints(&slice), ["10.0.0.1", "10.0.0.3", "10.0.0.4"]);
         // The IPv6 addresses of the pods counted already.
         let mut other = slice.clone();
         other.address_type = "IPv6".into();

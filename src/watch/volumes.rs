@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use edgeward_cluster::volumes::{VolumeChange, VolumeKind};
+use edgeward_cluster::cache::Kind;
+use edgeward_cluster::engine::Change;
 use edgeward_cluster::volumes::{read_affinity, read_claim, read_class};
 use edgeward_decision::config::Config;
 use kube::Resource as _;
@@ -11,7 +12,7 @@ use crate::config::Versions;
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::watch::raw::{Gvr, Raw};
-use crate::watch::{Cluster, Watched, readable};
+use crate::watch::{Cluster, readable};
 
 impl Cluster {
     /// Watches volume claims, volumes and storage classes from the moment a cloud can have data. Never returns. The
@@ -19,18 +20,18 @@ impl Cluster {
     /// If the rights are missing, pods with volume claims are decided without knowledge of where their data is.
     pub async fn follow_volumes(self, mut versions: Versions, metrics: Arc<Metrics>) {
         while !can_have_data(&*versions.next().await) {}
-        let limit = &LogLimit::new(self.changes.clock());
-        let claim_gone = |object: &Raw| Some(VolumeChange::Claim(namespaced(object)?, None));
-        let volume_gone = |object: &Raw| Some(VolumeChange::Volume(name(object)?, None));
-        let class_gone = |object: &Raw| Some(VolumeChange::Class(name(object)?, None));
+        let limit = &LogLimit::new(self.changes.clock);
+        let claim_gone = |object: &Raw| Some(Change::Claim(namespaced(object)?, None));
+        let volume_gone = |object: &Raw| Some(Change::Volume(name(object)?, None));
+        let class_gone = |object: &Raw| Some(Change::StorageClass(name(object)?, None));
+        let claim = |object: &Raw| claim(object, limit);
+        let volume = |object: &Raw| volume(object, limit);
+        let class = |object: &Raw| class(object, limit);
         let watch = || self.clone();
-        let claims = Watched::of_volumes(VolumeKind::Claims, Gvr::CLAIMS);
-        let volumes = Watched::of_volumes(VolumeKind::Volumes, Gvr::VOLUMES);
-        let classes = Watched::of_volumes(VolumeKind::Classes, Gvr::CLASSES);
         tokio::join!(
-            watch().watch_kind(claims, &metrics, |object| claim(object, limit), claim_gone),
-            watch().watch_kind(volumes, &metrics, |object| volume(object, limit), volume_gone),
-            watch().watch_kind(classes, &metrics, |object| class(object, limit), class_gone),
+            watch().watch_kind(Kind::Claims, Gvr::CLAIMS, &metrics, claim, claim_gone),
+            watch().watch_kind(Kind::Volumes, Gvr::VOLUMES, &metrics, volume, volume_gone),
+            watch().watch_kind(Kind::Classes, Gvr::CLASSES, &metrics, class, class_gone),
         );
     }
 }
@@ -41,22 +42,22 @@ pub(crate) fn can_have_data(config: &Config) -> bool {
 }
 
 /// Reads a claim. An unreadable claim counts as absent.
-pub(crate) fn claim(object: &Raw, limit: &LogLimit) -> Option<VolumeChange> {
-    let read = readable(VolumeKind::Claims.as_str(), object, read_claim(object.json()), limit);
-    Some(VolumeChange::Claim(namespaced(object)?, read))
+pub(crate) fn claim(object: &Raw, limit: &LogLimit) -> Option<Change> {
+    let read = readable(Kind::Claims.as_str(), object, read_claim(object.json()), limit);
+    Some(Change::Claim(namespaced(object)?, read))
 }
 
 /// Reads a volume. The place of an unreadable volume is unknown.
-pub(crate) fn volume(object: &Raw, limit: &LogLimit) -> Option<VolumeChange> {
+pub(crate) fn volume(object: &Raw, limit: &LogLimit) -> Option<Change> {
     let affinity = read_affinity(object.json());
-    let read = readable(VolumeKind::Volumes.as_str(), object, affinity, limit);
-    Some(VolumeChange::Volume(name(object)?, read.flatten()))
+    let read = readable(Kind::Volumes.as_str(), object, affinity, limit);
+    Some(Change::Volume(name(object)?, read.flatten()))
 }
 
 /// Reads a storage class. An unreadable class counts as absent.
-pub(crate) fn class(object: &Raw, limit: &LogLimit) -> Option<VolumeChange> {
-    let read = readable(VolumeKind::Classes.as_str(), object, read_class(object.json()), limit);
-    Some(VolumeChange::Class(name(object)?, read))
+pub(crate) fn class(object: &Raw, limit: &LogLimit) -> Option<Change> {
+    let read = readable(Kind::Classes.as_str(), object, read_class(object.json()), limit);
+    Some(Change::StorageClass(name(object)?, read))
 }
 
 fn name(object: &Raw) -> Option<Box<str>> {

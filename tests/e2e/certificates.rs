@@ -84,7 +84,7 @@ fn bad_pairs_are_refused(fixture: &Fixture<'_>) -> Result<()> {
     installed.trust(&foreign)?;
     for entry in ["placed.edgeward.io", "pods.edgeward.io", "policies.edgeward.io"] {
         let place = "Secret edgeward-system/edgeward-tls";
-        let words = format!("{entry}: the API server does not believe a replica that serves from {place} to be");
+        let words = format!("{entry}: the API server does not trust the certificate in {place} for");
         let fix = finds(fixture, "FAULT", &words)?;
         fixture.shell(&fix)?;
     }

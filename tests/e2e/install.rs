@@ -67,17 +67,6 @@ fn under_another_domain(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::Files, "acme.dev")
 }
 
-e2e! { "install::server_side_apply_takes_over_objects", Cluster, server_side_apply_takes_over_objects }
-/// Server-Side Apply takes over objects from client-side apply without a conflict.
-fn server_side_apply_takes_over_objects(fixture: &Fixture<'_>) -> Result<()> {
-    let folder = workspace().join("webhook/base").display().to_string();
-    let kubectl = |args: &[&str]| fixture.kubectl.run(&[args, &["-k", &folder]].concat(), "");
-    kubectl(&["apply"])?;
-    let applied = kubectl(&["apply", "--server-side"]);
-    kubectl(&["delete"])?;
-    applied.map(drop)
-}
-
 fn install_and_uninstall(fixture: &Fixture<'_>, source: Source, domain: &str) -> Result<()> {
     let ground = Ground::clear(fixture, source, domain)?;
 

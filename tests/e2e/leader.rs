@@ -2,7 +2,6 @@
 
 pub(crate) mod backstop;
 pub(crate) mod events;
-pub(crate) mod lost_lease;
 
 use edgeward_harness::documentation::documented;
 use edgeward_harness::prelude::*;

@@ -2,13 +2,11 @@
 
 pub(crate) mod connection;
 pub(crate) mod controllers;
-pub(crate) mod full_cloud;
 pub(crate) mod headroom;
 pub(crate) mod memory;
 pub(crate) mod nodes;
 pub(crate) mod restart;
 pub(crate) mod tenants;
-pub(crate) mod waiting;
 
 use edgeward_harness::live::{EDGE, pod, runs};
 use edgeward_harness::prelude::*;

@@ -4,7 +4,6 @@
 pub(crate) mod constraints;
 pub(crate) mod failure;
 pub(crate) mod fleet;
-pub(crate) mod invalid_slo;
 pub(crate) mod later_gate;
 pub(crate) mod reinvocation;
 pub(crate) mod untouched;

@@ -113,6 +113,15 @@ fn take_configuration(objects: &mut Objects) -> Result<Value> {
     Ok(map)
 }
 
+/// Fails unless both install the same objects. The chart leaves the namespace to Helm. The configurations are not compared.
+fn ensure_same_installation(mut by_helm: Objects, mut by_kustomize: Objects) -> Result<()> {
+    take_configuration(&mut by_helm)?;
+    take_configuration(&mut by_kustomize)?;
+    let namespace = by_kustomize.remove(&format!("Namespace /{NAMESPACE}"));
+    namespace.context("kustomize makes no namespace")?;
+    ensure_same(&by_helm, &by_kustomize)
+}
+
 fn ensure_same(by_helm: &Objects, by_kustomize: &Objects) -> Result<()> {
     let keys = |objects: &Objects| objects.keys().cloned().collect::<Vec<_>>();
     ensure!(
@@ -164,7 +173,7 @@ pub(crate) fn kustomize_folders_match_chart_values(tools: &Tools) -> Result<()> 
         values["validation"] = json!({"deny": true, "strictSites": true});
         values["data"]["enabled"] = json!(true);
         values["config"]["liqo"]["enabled"] = json!("auto");
-        let mut by_helm = tools.charted(&values)?;
+        let by_helm = tools.charted(&values)?;
         let overlay = format!("deploy/overlays/{source}");
         let folders = [&*overlay, "deploy/data", "deploy/liqo", "webhook/strict-sites"];
         let mut by_kustomize = tools.kustomized(&folders, &["webhook/deny"], "example.io")?;
@@ -172,12 +181,6 @@ pub(crate) fn kustomize_folders_match_chart_values(tools: &Tools) -> Result<()> 
         // The nine changes: the configuration with its new name and the Deployment that mounts it; the policy's binding; a
         // policy with its binding; two ClusterRoles and their bindings.
         ensure!(changed.count() == 9, "{source}");
-
-        take_configuration(&mut by_helm)?;
-        take_configuration(&mut by_kustomize)?;
-        by_kustomize
-            .remove(&format!("Namespace /{NAMESPACE}"))
-            .context("a namespace")?;
         // These folders set no label. The chart labels all objects.
         for object in by_kustomize.values_mut() {
             let own = ["edgeward-data", "edgeward-liqo"];
@@ -185,7 +188,7 @@ pub(crate) fn kustomize_folders_match_chart_values(tools: &Tools) -> Result<()> 
                 object["metadata"]["labels"] = json!({"app.kubernetes.io/name": "edgeward"});
             }
         }
-        ensure_same(&by_helm, &by_kustomize)?;
+        ensure_same_installation(by_helm, by_kustomize)?;
     }
     Ok(())
 }
@@ -223,17 +226,14 @@ pub(crate) fn kustomize_components_match_chart_values(tools: &Tools) -> Result<(
                 values[value] = json!(true);
             }
             let folders: Vec<_> = components.iter().map(|(_, folder)| *folder).collect();
-            let mut by_helm = tools.charted(&values)?;
+            let by_helm = tools.charted(&values)?;
             ensure!(changed(&plain, &by_helm) == differ, "{:?}", changed(&plain, &by_helm));
-            let mut by_kustomize = tools.kustomized(&[&overlay], &folders, "example.io")?;
-            let namespace = by_kustomize.remove(&format!("Namespace /{NAMESPACE}"));
-            let enforced =
-                &namespace.context("a namespace")?["metadata"]["labels"]["pod-security.kubernetes.io/enforce"];
+            let by_kustomize = tools.kustomized(&[&overlay], &folders, "example.io")?;
+            let namespace = &by_kustomize[&format!("Namespace /{NAMESPACE}")];
+            let enforced = &namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"];
             let is_lax = components.contains(&host_network);
             ensure!(*enforced == if is_lax { "privileged" } else { "restricted" });
-            take_configuration(&mut by_helm)?;
-            take_configuration(&mut by_kustomize)?;
-            ensure_same(&by_helm, &by_kustomize)?;
+            ensure_same_installation(by_helm, by_kustomize)?;
         }
     }
     Ok(())
@@ -289,7 +289,7 @@ pub(crate) fn reduced_rights_match_kustomize_components(tools: &Tools) -> Result
     values["confinement"]["enabled"] = json!(false);
     values["rights"]["namespaces"] = json!(["shop"]);
     let mut by_helm = tools.charted(&values)?;
-    let mut by_kustomize = tools.kustomized(
+    let by_kustomize = tools.kustomized(
         &["deploy/overlays/cert-manager"],
         &["deploy/unconfined", "deploy/narrow"],
         "example.io",
@@ -305,12 +305,7 @@ pub(crate) fn reduced_rights_match_kustomize_components(tools: &Tools) -> Result
     ensure!(by_helm.contains_key(&format!("ClusterRole /{role}")));
     ensure!(!by_helm.contains_key(&format!("ClusterRoleBinding /{role}")));
     ensure!(!by_helm.keys().any(|key| key.contains("/edgeward-confine-")));
-    take_configuration(&mut by_helm)?;
-    take_configuration(&mut by_kustomize)?;
-    by_kustomize
-        .remove(&format!("Namespace /{NAMESPACE}"))
-        .context("a namespace")?;
-    ensure_same(&by_helm, &by_kustomize)
+    ensure_same_installation(by_helm, by_kustomize)
 }
 
 /// Each documented monitoring switch adds one object of `deploy/monitoring` and changes nothing else.

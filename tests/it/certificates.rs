@@ -5,7 +5,6 @@ use edgeward::serve::{ServeOptions, Server};
 use edgeward::tls::{Authority, Contents, Service, Source, stored};
 use edgeward_harness::pki;
 use edgeward_harness::prelude::*;
-use edgeward_kube::units::Micros;
 use jiff::{SignedDuration, Timestamp};
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
@@ -36,7 +35,6 @@ impl Shared {
         let options = options(Source::Secret {
             contents,
             service: service(),
-            settle: Micros(0),
         });
         let metrics = Arc::clone(&options.metrics);
         let server = Server::start(options).await.expect("started");
@@ -56,7 +54,7 @@ impl Shared {
         let ca = String::from_utf8(contents["ca.crt"].clone()).expect("PEM");
         let client = Client {
             name: "edgeward.edgeward-system.svc",
-            ..Client::new(self.server.admission(), &ca)
+            ..Client::new(self.server.admission, &ca)
         };
         Some(client.connect().await.ok()?.chain()[0].clone())
     }
@@ -66,7 +64,7 @@ impl Shared {
     }
 
     async fn readiness(&self) -> (u16, String) {
-        let answered = get(self.server.health(), "/readyz").await.expect("answered");
+        let answered = get(self.server.health, "/readyz").await.expect("answered");
         (answered.status, answered.body)
     }
 }
@@ -164,7 +162,7 @@ async fn choosy(authority: &str) -> (Server, Arc<Metrics>, tempfile::TempDir) {
 async fn client_ca_refuses_other_clients_and_follows_file() {
     let [ours, other] = [(); 2].map(|()| pki::Authority::new().expect("made"));
     let (server, metrics, directory) = choosy(&ours.certificate).await;
-    let client = Client::new(server.admission(), server.ca_bundle().expect("self-signed"));
+    let client = Client::new(server.admission, server.ca_bundle.as_deref().expect("self-signed"));
     let as_client = |authority: &pki::Authority| {
         let pair = authority.client("client", "none").expect("signed");
         Client {

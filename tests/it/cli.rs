@@ -1,7 +1,7 @@
 //! The command line from a user's point of view: output, errors, exit codes.
 
 use std::io::Write as _;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use clap::CommandFactory as _;
 use edgeward_harness::checkout::workspace;
@@ -10,17 +10,18 @@ use serde_json::Value;
 use crate::program::{self, is_recorded};
 
 fn edgeward(arguments: &[&str], stdin: &str) -> Output {
-    let mut child = program::edgeward()
-        .current_dir(workspace())
-        .args(arguments)
+    run(program::edgeward().current_dir(workspace()).args(arguments), stdin).unwrap()
+}
+
+fn run(command: &mut Command, stdin: &str) -> std::io::Result<Output> {
+    let command = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stderr(Stdio::piped());
+    let mut child = command.spawn()?;
     // A command that refuses its arguments may exit before it reads.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
-    child.wait_with_output().unwrap()
+    child.wait_with_output()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -446,18 +447,9 @@ fn cli_help_matches_reference_page() {
     assert!(recorded, "docs/reference/cli.md lags; EDGEWARD_BLESS=1 writes it again");
 }
 
-/// Whether `program` accepts the input; `None` if the program is not installed.
-fn is_fine(program: &str, arguments: &[&str], stdin: &str) -> Option<Output> {
-    let mut command = std::process::Command::new(program);
-    let child = command
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut child = child.ok()?;
-    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
-    let output = child.wait_with_output().unwrap();
+/// Whether `program` accepts its arguments; `None` if the program is not installed.
+fn is_fine(program: &str, arguments: &[&str]) -> Option<Output> {
+    let output = run(Command::new(program).args(arguments), "").ok()?;
     assert!(output.status.success(), "{program}: {}", text(&output.stderr));
     Some(output)
 }
@@ -481,11 +473,11 @@ fn every_shell_can_read_its_completions() {
         let file = folder.path().join(shell);
         std::fs::write(&file, &script).unwrap();
         if let [program, arguments @ ..] = parse {
-            is_fine(program, &[arguments, &[file.to_str().unwrap()]].concat(), "");
+            is_fine(program, &[arguments, &[file.to_str().unwrap()]].concat());
         }
     }
     let script = "source \"$0\"; COMP_WORDS=(edgeward con) COMP_CWORD=1; _edgeward edgeward con edgeward; echo \"${COMPREPLY[@]}\"";
     let bash = folder.path().join("bash");
-    let completed = is_fine("bash", &["-c", script, bash.to_str().unwrap()], "").expect("bash");
+    let completed = is_fine("bash", &["-c", script, bash.to_str().unwrap()]).expect("bash");
     assert_eq!(text(&completed.stdout).trim(), "config-schema");
 }

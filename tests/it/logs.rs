@@ -38,15 +38,11 @@ async fn lines_were_dropped(process: &Process) -> bool {
     })
 }
 
-async fn ends(mut process: Process) -> Option<i32> {
+async fn ends(process: Process) -> Option<i32> {
     process.signal("TERM");
-    eventually("not ready", async || {
-        get(process.health, "/readyz").await.expect("answered").status == 503
-    })
-    .await;
+    process.is_unready().await;
     process.signal("TERM");
-    let waiting = tokio::task::spawn_blocking(move || process.child.wait().expect("it ends"));
-    waiting.await.expect("joined").code()
+    process.ended().await
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ mod process;
 mod profiles;
 mod program;
 mod reference;
+mod release;
 mod rights;
 mod server;
 mod settings;

@@ -9,7 +9,7 @@ use edgeward_harness::edgeward::IMAGE_ENVIRONMENT;
 use edgeward_harness::hostile_bodies::pressure::Target;
 use tempfile::TempDir;
 
-use crate::client::Client;
+use crate::client::{Client, eventually, get};
 use crate::program::edgeward;
 
 /// Longer than any test, so that only a second signal ends the program.
@@ -95,6 +95,19 @@ impl Process {
     pub(crate) fn target(&self) -> Target {
         let ca_bundle = std::fs::read_to_string(self.directory.path().join("ca.crt")).expect("the CA bundle");
         Target::new(self.admission, &ca_bundle, self.child.id()).expect("a CA bundle")
+    }
+
+    /// Waits until the program has ended, and returns its exit code.
+    pub(crate) async fn ended(mut self) -> Option<i32> {
+        let waiting = tokio::task::spawn_blocking(move || self.child.wait().expect("it ends"));
+        waiting.await.expect("joined").code()
+    }
+
+    pub(crate) async fn is_unready(&self) {
+        eventually("not ready", async || {
+            get(self.health, "/readyz").await.expect("answered").status == 503
+        })
+        .await;
     }
 
     pub(crate) fn signal(&self, name: &str) {

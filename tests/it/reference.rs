@@ -90,7 +90,6 @@ fn fleet_file_page_names_every_field() {
         of_site("queues", json!([odd()])),
         of_site("full", json!([odd()])),
         of_node("odd", json!(1)),
-        of_node("taints", json!([odd()])),
         of_node("usedByPriority", json!([odd()])),
         of_node("placeholders", json!([odd()])),
         json!({"sites": [site], "liqo": odd()}),

@@ -5,7 +5,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use edgeward::admission::review::{NoOpinion, NotAReview};
 use edgeward::admission::server::REVIEWS_AT_A_TIME;
 use edgeward::admission::{Answer, Responder};
 use edgeward::instruments::metrics::Metrics;
@@ -13,6 +12,7 @@ use edgeward::platform::clock::Clock;
 use edgeward::serve;
 use edgeward::serve::{Readiness, ServeOptions, Server, Task};
 use edgeward::tls::{Service, Source};
+use edgeward_decision::placement::verdict::Reason;
 use edgeward_harness::pki::Authority;
 use edgeward_harness::volume::Volume;
 
@@ -21,11 +21,11 @@ use crate::client::{BOUND, Client, der, eventually, get};
 pub(crate) struct Told;
 
 impl Answer for Told {
-    fn review(&self, _: &[u8], _: &Responder) -> Result<Vec<u8>, NotAReview> {
+    fn review(&self, _: &[u8], _: &Responder) -> anyhow::Result<Vec<u8>> {
         Ok(b"reviewed".to_vec())
     }
 
-    fn no_opinion(&self, _: &[u8], why: NoOpinion, _: Duration) -> Result<Vec<u8>, NotAReview> {
+    fn no_opinion(&self, _: &[u8], why: Reason, _: Duration) -> anyhow::Result<Vec<u8>> {
         Ok(format!("no opinion: {why:?}").into_bytes())
     }
 }
@@ -67,7 +67,7 @@ pub(crate) fn publish(volume: &mut Volume, cert: &str, key: &str) {
 }
 
 fn client(server: &Server) -> Client {
-    Client::new(server.admission(), server.ca_bundle().expect("self-signed"))
+    Client::new(server.admission, server.ca_bundle.as_deref().expect("self-signed"))
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn failed_second_start_keeps_written_ca() {
         .await
         .expect("started");
     let written = std::fs::read_to_string(&bundle).expect("written");
-    assert!(start(first.admission()).await.is_err());
+    assert!(start(first.admission).await.is_err());
     assert_eq!(std::fs::read_to_string(&bundle).expect("still there"), written);
 }
 
@@ -156,8 +156,8 @@ async fn full_certificate_chain_is_served() {
         key: volume.path("tls.key"),
     };
     let server = Server::start(options(files)).await.expect("started");
-    assert_eq!(server.ca_bundle(), None);
-    let connection = Client::new(server.admission(), &root.certificate)
+    assert_eq!(server.ca_bundle, None);
+    let connection = Client::new(server.admission, &root.certificate)
         .connect()
         .await
         .expect("the chain leads to the root");
@@ -215,16 +215,16 @@ async fn missing_fleet_file_is_unready_and_gives_no_opinion() {
     let server = Server::start(options).await.expect("started");
     let client = client(&server);
 
-    let ready = get(server.health(), "/readyz").await.expect("answered");
+    let ready = get(server.health, "/readyz").await.expect("answered");
     assert_eq!((ready.status, ready.body.as_str()), (503, "fleet file\n"));
-    assert_eq!(get(server.health(), "/livez").await.expect("answered").status, 200);
+    assert_eq!(get(server.health, "/livez").await.expect("answered").status, 200);
     assert_eq!(client.post().await.expect("answered").body, "no opinion: NotReady");
     fleet.met();
-    let ready = get(server.health(), "/readyz").await.expect("answered");
+    let ready = get(server.health, "/readyz").await.expect("answered");
     assert_eq!((ready.status, ready.body.as_str()), (200, "ok"));
     assert_eq!(client.post().await.expect("answered").body, "reviewed");
 
-    let page = get(server.health(), "/metrics").await.expect("answered");
+    let page = get(server.health, "/metrics").await.expect("answered");
     assert_eq!(
         page.header("content-type"),
         Some(edgeward::instruments::metrics::CONTENT_TYPE)
@@ -240,7 +240,7 @@ struct Stuck {
 }
 
 impl Answer for Stuck {
-    fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
+    fn review(&self, body: &[u8], responder: &Responder) -> anyhow::Result<Vec<u8>> {
         if body == b"long" {
             self.begun.fetch_add(1, Ordering::Relaxed);
             let released = self.released.lock().expect("not poisoned");
@@ -250,7 +250,7 @@ impl Answer for Stuck {
         Told.review(body, responder)
     }
 
-    fn no_opinion(&self, body: &[u8], why: NoOpinion, elapsed: Duration) -> Result<Vec<u8>, NotAReview> {
+    fn no_opinion(&self, body: &[u8], why: Reason, elapsed: Duration) -> anyhow::Result<Vec<u8>> {
         Told.no_opinion(body, why, elapsed)
     }
 }
@@ -282,11 +282,7 @@ async fn long_reviews_do_not_block_health_or_deadlines() {
     .await;
 
     for path in ["/livez", "/readyz", "/metrics"] {
-        assert_eq!(
-            get(server.health(), path).await.expect("answered").status,
-            200,
-            "{path}"
-        );
+        assert_eq!(get(server.health, path).await.expect("answered").status, 200, "{path}");
     }
     let short = || posting("/mutate?timeout=200ms", "short");
     assert_eq!(short().await.expect("answered").body, "no opinion: Deadline");

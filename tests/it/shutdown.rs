@@ -41,10 +41,7 @@ async fn sigterm_drains_and_exits_with_0() {
     process.signal("TERM");
     let answered = last.end_post().await.expect("what is in flight is finished");
     assert_eq!((answered.status, answered.header("connection")), (200, Some("close")));
-    let status = tokio::task::spawn_blocking(move || process.child.wait().expect("it ends"))
-        .await
-        .expect("joined");
-    assert_eq!(status.code(), Some(0));
+    assert_eq!(process.ended().await, Some(0));
 }
 
 #[tokio::test]
@@ -52,15 +49,9 @@ async fn sigint_drains_and_exits_with_0() {
     let mut process = Process::start();
     process.discard_log();
     process.signal("INT");
-    eventually("not ready", async || {
-        get(process.health, "/readyz").await.expect("answered").status == 503
-    })
-    .await;
+    process.is_unready().await;
     process.signal("INT");
-    let status = tokio::task::spawn_blocking(move || process.child.wait().expect("it ends"))
-        .await
-        .expect("joined");
-    assert_eq!(status.code(), Some(0));
+    assert_eq!(process.ended().await, Some(0));
 }
 
 #[tokio::test]

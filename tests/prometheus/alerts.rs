@@ -6,6 +6,8 @@ use edgeward_harness::prelude::*;
 use serde::Deserialize;
 use tempfile::TempDir;
 
+use crate::Run;
+
 /// The cases for the alerts. The YAML file explains its fields.
 #[derive(Deserialize)]
 struct Table {
@@ -38,12 +40,12 @@ fn alerts(rules: &Value) -> BTreeSet<&str> {
 }
 
 /// Runs promtool in a directory with these files. JSON is valid YAML.
-fn promtool(prometheus: &Path, what: &[&str], files: &[(&str, &Value)]) -> Result<()> {
+fn promtool(run: &Run, what: &[&str], files: &[(&str, &Value)]) -> Result<()> {
     let dir = TempDir::new()?;
     for (name, content) in files {
         fs::write(dir.path().join(name), content.to_string())?;
     }
-    let promtool = prometheus.with_file_name("promtool");
+    let promtool = run.program.with_file_name("promtool");
     let output = Command::new(&promtool)
         .args(what)
         .current_dir(dir.path())
@@ -59,10 +61,10 @@ fn promtool(prometheus: &Path, what: &[&str], files: &[(&str, &Value)]) -> Resul
     Ok(())
 }
 
-pub(crate) fn alert_rules_pass_promtool_lint(prometheus: &Path) -> Result<()> {
+pub(crate) fn alert_rules_pass_promtool_lint(run: &Run) -> Result<()> {
     let rules = rules()?;
     let what = ["check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"];
-    promtool(prometheus, &what, &[("rules.yaml", &rules)])
+    promtool(run, &what, &[("rules.yaml", &rules)])
 }
 
 /// A promtool test with these clusters. The second, or the only one, has the case's series.
@@ -104,7 +106,7 @@ fn of_cluster(series: &str, cluster: &str) -> String {
 }
 
 /// In each case exactly the expected alerts fire, and only for the cluster with the fault.
-pub(crate) fn each_alert_fires_only_in_its_case(prometheus: &Path) -> Result<()> {
+pub(crate) fn each_alert_fires_only_in_its_case(run: &Run) -> Result<()> {
     let rules = rules()?;
     let known = alerts(&rules);
     let table: Table = serde_saphyr::from_str(include_str!("../golden/alerts.yaml"))?;
@@ -133,10 +135,10 @@ pub(crate) fn each_alert_fires_only_in_its_case(prometheus: &Path) -> Result<()>
         .collect();
     let tests = json!({"rule_files": ["rules.yaml"], "evaluation_interval": "30s", "tests": tests});
     let files = [("rules.yaml", &rules), ("tests.yaml", &tests)];
-    promtool(prometheus, &["test", "rules", "tests.yaml"], &files)
+    promtool(run, &["test", "rules", "tests.yaml"], &files)
 }
 
-pub(crate) fn dashboard_queries_are_valid_promql(prometheus: &Path) -> Result<()> {
+pub(crate) fn dashboard_queries_are_valid_promql(run: &Run) -> Result<()> {
     let dashboard: Value = serde_json::from_str(include_str!("../../deploy/monitoring/dashboard.json"))?;
     let panels = dashboard["panels"].as_array().into_iter().flatten();
     let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
@@ -148,5 +150,5 @@ pub(crate) fn dashboard_queries_are_valid_promql(prometheus: &Path) -> Result<()
     let queries: Vec<Value> = queries.enumerate().map(record).collect();
     ensure!(queries.len() > 20, "{} queries", queries.len());
     let rules = json!({"groups": [{"name": "dashboard", "rules": queries}]});
-    promtool(prometheus, &["check", "rules", "rules.yaml"], &[("rules.yaml", &rules)])
+    promtool(run, &["check", "rules", "rules.yaml"], &[("rules.yaml", &rules)])
 }

@@ -2,15 +2,17 @@
 
 use anyhow::anyhow;
 use edgeward::instruments::metrics::Metrics;
+use edgeward::observer::Changes;
 use edgeward::platform::clock::Clock;
-use edgeward::prometheus::{Outcome, Poller};
+use edgeward::prometheus::{self, Outcome};
+use edgeward_cluster::engine::Change;
 use edgeward_cluster::telemetry::Telemetry;
 use edgeward_decision::config::{Config, Input, Prometheus};
 use edgeward_harness::prelude::*;
 use edgeward_harness::prometheus::{Exporter, Server};
 use edgeward_kube::units::{Micros, Moment};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 pub(crate) struct Fixture {
@@ -44,13 +46,28 @@ impl Fixture {
             queries: queries.collect(),
         };
         let (clock, metrics) = (Clock::start(), Arc::new(Metrics::new()));
-        let config = Arc::new(Config::default());
-        let poller = Poller::new(&settings, config, clock, Arc::clone(&metrics));
+        let config = Config {
+            prometheus: Some(settings),
+            ..Config::default()
+        };
+        let (sender, mut sent) = mpsc::channel(1);
+        let (changes, counted) = (Changes::to(sender, clock), Arc::clone(&metrics));
+        let (learned, telemetry) = watch::channel(Telemetry::default());
+        let asking = async move {
+            let received = async {
+                while let Some((_, change)) = sent.recv().await {
+                    if let Change::Telemetry(telemetry) = change {
+                        learned.send_replace(*telemetry);
+                    }
+                }
+            };
+            tokio::join!(received, prometheus::ask_by(&config, clock, &counted, &changes));
+        };
         Ok(Asker {
-            telemetry: poller.telemetry(),
+            telemetry,
             clock,
             metrics,
-            task: self.runtime.spawn(poller.follow()),
+            task: self.runtime.spawn(asking),
         })
     }
 }

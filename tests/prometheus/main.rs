@@ -9,34 +9,25 @@ mod queries;
 
 use std::process::ExitCode;
 
-use edgeward_harness::checkout::{is_ci, xtask};
+use edgeward_harness::checkout::xtask;
 use edgeward_harness::prelude::*;
-use edgeward_harness::timing::timed;
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use edgeward_harness::scripts;
+use edgeward_harness::scripts::Script;
 use tokio::runtime::Runtime;
 
 use crate::fixture::Fixture;
 
-type Script = fn(&Fixture) -> Result<()>;
-type Question = fn(&Path) -> Result<()>;
-
-const SCRIPTS: &[(&str, Script)] = &[
-    (
-        "query_results_are_converted_to_units",
-        queries::query_results_are_converted_to_units,
-    ),
-    (
-        "documented_queries_give_expected_values",
-        queries::documented_queries_give_expected_values,
-    ),
-    (
-        "wrong_queries_are_refused_with_cause",
-        queries::wrong_queries_are_refused_with_cause,
-    ),
-];
-
-/// Checks by promtool, which is in the same directory as Prometheus.
-const QUESTIONS: &[(&str, Question)] = &[
+/// promtool, which answers the last three, is in the same directory as Prometheus.
+const SCRIPTS: &[(&str, Script<Run>)] = &[
+    ("query_results_are_converted_to_units", |run| {
+        run.serving(queries::query_results_are_converted_to_units)
+    }),
+    ("documented_queries_give_expected_values", |run| {
+        run.serving(queries::documented_queries_give_expected_values)
+    }),
+    ("wrong_queries_are_refused_with_cause", |run| {
+        run.serving(queries::wrong_queries_are_refused_with_cause)
+    }),
     ("alert_rules_pass_promtool_lint", alerts::alert_rules_pass_promtool_lint),
     (
         "each_alert_fires_only_in_its_case",
@@ -48,55 +39,28 @@ const QUESTIONS: &[(&str, Question)] = &[
     ),
 ];
 
-struct Run {
+pub(crate) struct Run {
     runtime: Runtime,
-    program: PathBuf,
+    pub(crate) program: PathBuf,
+}
+
+impl Run {
+    fn serving(&self, script: fn(&Fixture) -> Result<()>) -> Result<()> {
+        let fixture = Fixture::open(&self.program, self.runtime.handle().clone())?;
+        script(&fixture).with_context(|| fixture.server.tail())
+    }
 }
 
 fn main() -> ExitCode {
-    let mut args = Arguments::from_args();
-    args.test_threads.get_or_insert(2);
-    let run = if args.list { Ok(None) } else { start() };
-    let run = match run {
-        Ok(run) => run.map(Arc::new),
-        Err(error) => {
-            eprintln!("prometheus: {error:#}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let scripts = SCRIPTS.iter().map(|&(name, script)| {
-        test(&run, name, move |run| {
-            let fixture = Fixture::open(&run.program, run.runtime.handle().clone())?;
-            script(&fixture).with_context(|| fixture.server.tail())
-        })
-    });
-    let questions = QUESTIONS
-        .iter()
-        .map(|&(name, question)| test(&run, name, move |run| question(&run.program)));
-    libtest_mimic::run(&args, scripts.chain(questions).collect()).exit_code()
-}
-
-fn test(run: &Option<Arc<Run>>, name: &'static str, body: impl FnOnce(&Run) -> Result<()> + Send + 'static) -> Trial {
-    let run = run.clone();
-    Trial::ignorable_test(name, move || match run {
-        None => Ok(Completion::ignored_with("no Prometheus")),
-        Some(run) => match timed(name, || body(&run)) {
-            Ok(()) => Ok(Completion::Completed),
-            Err(error) => Err(Failed::from(format!("{error:#}"))),
-        },
+    let missing = "there is no Prometheus to be had";
+    scripts::run("prometheus", missing, SCRIPTS, || {
+        let Some(program) = xtask("prometheus")? else {
+            return Ok(None);
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?;
+        Ok(Some(Run { runtime, program }))
     })
-}
-
-/// Returns `None` if Prometheus is unavailable and not required.
-fn start() -> Result<Option<Run>> {
-    let Some(program) = xtask("prometheus")? else {
-        ensure!(!is_ci(), "there is no Prometheus to be had, and CI runs every test");
-        println!("prometheus: skipped, there is none to be had and EDGEWARD_PROMETHEUS is not set");
-        return Ok(None);
-    };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    Ok(Some(Run { runtime, program }))
 }

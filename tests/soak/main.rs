@@ -5,7 +5,6 @@ extern crate edgeward_harness;
 
 mod burst;
 mod liqo;
-mod live;
 mod load;
 mod memory;
 mod profiles;

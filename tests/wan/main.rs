@@ -14,9 +14,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use edgeward_harness::checkout::is_ci;
-use edgeward_harness::timing::timed;
+use edgeward_harness::sandbox;
+use edgeward_harness::scripts::timed;
 use edgeward_harness::wan::lateness::{Lateness, TOO_LATE};
-use edgeward_harness::wan::{Wan, icmp, sandbox, tcp};
+use edgeward_harness::wan::{Wan, icmp, tcp};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 type Script = fn(&Wan) -> Result<()>;
@@ -49,7 +50,7 @@ fn main() -> ExitCode {
         .iter()
         .any(|(name, _)| !arguments.is_filtered_out(&Trial::test(*name, || Ok(()))));
     if !inside && wanted && !arguments.list {
-        let missing = sandbox::enter(&args[1..]);
+        let missing = sandbox::enter(sandbox::OF_WAN, &args[1..], &[]);
         if is_ci() {
             eprintln!("wan: CI runs every test, and {missing:#}");
             return ExitCode::FAILURE;

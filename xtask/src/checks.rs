@@ -1,13 +1,15 @@
 //! `cargo xtask check`: every check that does not run the code.
 
+use std::env;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::cargo_tools;
 use crate::report::{Report, timed};
 use crate::shell::{cargo, output, run, run_beside, side_by_side, workspace};
 use crate::suite::{CLUSTER, SOAK};
+use crate::tools::NoTool;
+use crate::{cargo_tools, go_programs};
 
 const CARGO_DENY: &str = "0.20.2";
 
@@ -25,6 +27,7 @@ pub(crate) fn check() -> Result<()> {
             run(&mut cargo(["fmt", "--manifest-path", FUZZ, "--check"]))
         })?;
         report.stage("prose", prose)?;
+        report.stage("workflows", workflows)?;
         // `deny` compiles none of our code, but on the first run it is compiled itself.
         let ((stage, dependencies), code) = side_by_side(|| timed("deny", dependencies), || code(report));
         report.add([stage]);
@@ -49,6 +52,21 @@ fn prose() -> Result<()> {
     Ok(())
 }
 
+/// Checks the workflows with actionlint. Without Go to build it, skips them; in continuous integration, that fails.
+fn workflows() -> Result<()> {
+    let program = match go_programs::actionlint() {
+        Err(error) if error.is::<NoTool>() && env::var_os("CI").is_none() => {
+            println!("skipped: {error:#}");
+            return Ok(());
+        }
+        program => program?,
+    };
+    // Other installed linters would make the result depend on the machine.
+    run(Command::new(program)
+        .args(["-shellcheck=", "-pyflakes="])
+        .current_dir(workspace()))
+}
+
 fn code(report: &mut Report) -> Result<()> {
     const STRICT: [&str; 3] = ["--", "-D", "warnings"];
     report.stage("clippy", || {
@@ -63,11 +81,21 @@ fn code(report: &mut Report) -> Result<()> {
 
 /// Checks the dependencies, including those of the fuzz targets. Their lock file must be complete too.
 fn dependencies() -> Result<()> {
+    deny(&["bans", "licenses", "sources"])
+}
+
+/// Looks for known vulnerabilities of the dependencies. Fetches the advisory database, so it is no part of [`check`].
+pub(crate) fn advisories() -> Result<()> {
+    deny(&["advisories"])
+}
+
+fn deny(checks: &[&str]) -> Result<()> {
     let program = cargo_tools::obtain("cargo-deny", CARGO_DENY, &[])?;
     ["Cargo.toml", FUZZ].into_iter().try_for_each(|manifest| {
         let mut deny = Command::new(&program);
         deny.args(["--locked", "--workspace", "--manifest-path", manifest])
-            .args(["check", "bans", "licenses", "sources"])
+            .arg("check")
+            .args(checks)
             .current_dir(workspace());
         run_beside("deny", deny)
     })

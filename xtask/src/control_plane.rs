@@ -45,6 +45,26 @@ pub(crate) fn obtain() -> Result<PathBuf> {
     })
 }
 
+/// Returns `kubectl` alone, which builds in a minute or two.
+pub(crate) fn kubectl() -> Result<PathBuf> {
+    if let Some(dir) = ready_made(VARIABLE)? {
+        return Ok(dir.join("kubectl"));
+    }
+    let module = Module {
+        name: "kubectl",
+        cache: "kubectl",
+        ..module(workspace().join(MODULE))
+    };
+    let dir = module.built(&[RECIPE], |partial| {
+        module.build(
+            "k8s.io/kubernetes/cmd/kubectl",
+            &version_flag(&module)?,
+            &partial.join("kubectl"),
+        )
+    })?;
+    Ok(dir.join("kubectl"))
+}
+
 /// Returns an older Kubernetes, such as `1.33`, with kubectl and kwok of the newest.
 pub(crate) fn obtain_older(minor: &str) -> Result<PathBuf> {
     let module = module(workspace().join(MODULE).join(minor));
@@ -73,11 +93,14 @@ fn module(folder: PathBuf) -> Module {
     }
 }
 
-fn build(module: &Module, into: &Path) -> Result<()> {
+/// Without the version, the server reports "v0.0.0-master+$Format:%H$", which clients cannot parse.
+fn version_flag(module: &Module) -> Result<String> {
     let version = module.required("k8s.io/kubernetes", "Version")?;
-    // Without the version, the server reports "v0.0.0-master+$Format:%H$", which clients cannot parse.
-    let ldflags = format!(" -X k8s.io/component-base/version.gitVersion={version}");
-    module.build("tool", &ldflags, into)?;
+    Ok(format!(" -X k8s.io/component-base/version.gitVersion={version}"))
+}
+
+fn build(module: &Module, into: &Path) -> Result<()> {
+    module.build("tool", &version_flag(module)?, into)?;
     // The module go.etcd.io/etcd/server is named after its last element.
     fs::rename(into.join("server"), into.join("etcd")).context("go build produced no etcd")
 }

@@ -1,4 +1,4 @@
-//! Programs from Debian packages, if they are not installed: Prometheus with promtool, and a headless Chromium.
+//! Programs from Debian packages, if they are not installed: Prometheus with promtool, a headless Chromium, and buildah.
 
 use std::env;
 use std::fs;
@@ -13,6 +13,7 @@ use crate::tools::NoTool;
 
 pub(crate) const PROMETHEUS: &str = "EDGEWARD_PROMETHEUS";
 pub(crate) const CHROMIUM: &str = "EDGEWARD_CHROMIUM";
+const BUILDAH: &str = "EDGEWARD_BUILDAH";
 
 /// Returns the program `prometheus`, with `promtool` in the same directory (20 MB). It is unpacked into the cache, because
 /// installing the package would start a service.
@@ -31,24 +32,37 @@ pub(crate) fn prometheus() -> Result<PathBuf> {
         ensure_apt("Prometheus", "https://prometheus.io/download", PROMETHEUS)?;
     }
     cache::once("Prometheus", &dir, |partial| {
-        apt_get("Prometheus", partial, &["download", "prometheus"])?;
-        let entries = fs::read_dir(partial)?.flatten().map(|entry| entry.path());
-        let package = entries
-            .into_iter()
-            .find(|path| path.extension().is_some_and(|extension| extension == "deb"));
-        let package = package.context("apt-get downloaded no package")?;
-        let tree = partial.join("tree");
-        let mut dpkg = Command::new("dpkg");
-        dpkg.arg("-x").arg(&package).arg(&tree);
-        run_beside("Prometheus", dpkg)?;
+        let tree = unpacked("Prometheus", partial, &["prometheus"])?;
         for program in ["prometheus", "promtool"] {
             let packed = tree.join("usr/bin").join(program);
             fs::rename(packed, partial.join(program)).with_context(|| format!("the package has no {program}"))?;
         }
-        fs::remove_dir_all(tree)?;
-        Ok(fs::remove_file(package)?)
+        Ok(fs::remove_dir_all(tree)?)
     })?;
     Ok(dir.join("prometheus"))
+}
+
+/// Unpacks these packages into a folder inside `dir`, and returns it.
+pub(crate) fn unpacked(name: &str, dir: &Path, packages: &[&str]) -> Result<PathBuf> {
+    let tree = dir.join("tree");
+    for package in packages {
+        let folder = dir.join(package);
+        fs::create_dir(&folder)?;
+        apt_get(name, &folder, &["download", package])?;
+        let entry = fs::read_dir(&folder)?
+            .next()
+            .context("apt-get downloaded no package")??;
+        let mut dpkg = Command::new("dpkg");
+        dpkg.arg("-x").arg(entry.path()).arg(&tree);
+        run_beside(name, dpkg)?;
+        fs::remove_dir_all(folder)?;
+    }
+    Ok(tree)
+}
+
+/// Returns nft, which kube-proxy runs.
+pub(crate) fn nft() -> Result<PathBuf> {
+    install("nft", "nftables", &["nft"], "PATH")
 }
 
 /// Returns a headless Chromium. It needs about forty libraries, so it is installed, which takes root.
@@ -59,25 +73,34 @@ pub(crate) fn chromium() -> Result<PathBuf> {
         "chromium",
         "google-chrome",
     ];
-    if let Some(program) = ready_made(CHROMIUM)? {
-        return Ok(program);
+    match ready_made(CHROMIUM)? {
+        Some(program) => Ok(program),
+        None => install("Chromium", NAMES[0], &NAMES, CHROMIUM),
     }
-    if let Some(installed) = installed(&NAMES) {
+}
+
+/// Returns buildah, which builds the Dockerfile's image without a daemon.
+pub(crate) fn buildah() -> Result<PathBuf> {
+    match ready_made(BUILDAH)? {
+        Some(program) => Ok(program),
+        None => install("buildah", "buildah", &["buildah"], BUILDAH),
+    }
+}
+
+/// Returns the installed program of one of these names. If there is none, installs the package, which takes root.
+fn install(name: &str, package: &str, programs: &[&str], variable: &str) -> Result<PathBuf> {
+    if let Some(installed) = installed(programs) {
         return Ok(installed);
     }
-    let lacks = |why: &str| {
-        NoTool(format!(
-            "there is no Chromium, {why}: install one, or set {CHROMIUM} to the program"
-        ))
-    };
     let user = output(Command::new("id").arg("-u"))?;
     if user.as_deref() != Some("0") {
-        return Err(lacks("and only root may install one").into());
+        let words = format!("there is no {name}, and only root may install one: install it, or set {variable}");
+        return Err(NoTool(words).into());
     }
-    ensure_apt("Chromium", "your distribution", CHROMIUM)?;
-    let install = ["install", "--yes", "--quiet", "--no-install-recommends", NAMES[0]];
-    apt_get("Chromium", Path::new("/"), &install)?;
-    installed(&NAMES).context("apt-get installed no Chromium")
+    ensure_apt(name, "your distribution", variable)?;
+    let install = ["install", "--yes", "--quiet", "--no-install-recommends", package];
+    apt_get(name, Path::new("/"), &install)?;
+    installed(programs).with_context(|| format!("apt-get installed no {name}"))
 }
 
 fn installed(names: &[&str]) -> Option<PathBuf> {

@@ -1,4 +1,4 @@
-//! Helm, cert-manager, Liqo and the constant webhook, each built from its Go module.
+//! actionlint, Helm, cert-manager, Liqo and the constant webhook, each built from its Go module.
 //!
 //! A recipe is part of the cache key. Raise its number when the build changes its result.
 
@@ -13,6 +13,7 @@ use crate::shell::workspace;
 
 pub(crate) const HELM: &str = "EDGEWARD_HELM";
 pub(crate) const CERT_MANAGER: &str = "EDGEWARD_CERT_MANAGER";
+pub(crate) const ACTIONLINT: &str = "EDGEWARD_ACTIONLINT";
 pub(crate) const LIQO: &str = "EDGEWARD_LIQO";
 
 /// Returns the program `helm` (two minutes on two cores).
@@ -85,6 +86,27 @@ pub(crate) fn liqo() -> Result<PathBuf> {
         }
         Ok(())
     })
+}
+
+/// Returns the program `actionlint`, which checks workflows (half a minute).
+pub(crate) fn actionlint() -> Result<PathBuf> {
+    let module = Module {
+        name: "actionlint",
+        variable: ACTIONLINT,
+        folder: workspace().join("xtask/actionlint"),
+        cache: "actionlint",
+    };
+    if let Some(program) = ready_made(module.variable)? {
+        return Ok(program);
+    }
+    let dir = module.built(&["1: trimpath, stripped"], |partial| {
+        module.build(
+            "github.com/rhysd/actionlint/cmd/actionlint",
+            "",
+            &partial.join("actionlint"),
+        )
+    })?;
+    Ok(dir.join("actionlint"))
 }
 
 /// Returns the webhook that always gives the same answer. Benchmarks compare edgeward with it. It builds in seconds.

@@ -3,6 +3,7 @@
 //! Everything that continuous integration does is a command here. A person at a terminal, the `justfile` and `.ci/run`
 //! therefore run the same thing.
 
+mod archive;
 mod book;
 mod cache;
 mod cargo_tools;
@@ -13,6 +14,11 @@ mod earlier;
 mod fuzz;
 mod go;
 mod go_programs;
+mod image;
+mod node;
+mod program;
+mod project;
+mod release;
 mod report;
 mod sbom;
 mod shell;
@@ -41,15 +47,21 @@ Commands:
   soak [NAME]      run what `test` leaves out: each fuzz target for a minute, and the long tests on a control plane
   bench [NAME]     measure what edgeward costs in a cluster: create, pods, watching. Needs an otherwise idle machine
   fuzz [TARGET...] run all or the named fuzz targets for a minute each; --seconds 3600 sets the time
-  check            check formatting, lints, documentation and dependencies; runs no test
+  check            check formatting, lints, workflows, documentation and dependencies; runs no test
+  advisories       look for known vulnerabilities of the dependencies; fetches the advisory database
   static           build the static program that the image contains and start it with no other files; prints its path
   docs             build the documentation as a site with a search; prints its path
+  program          build this machine's program of a release into target/publish; prints its path
+  image            write the image of these programs as an OCI archive, without a container engine; prints its path
+  release TAG      write every file of a release into target/publish; --dry-run instead of a tag allows missing programs
   sbom             write the program's bill of materials (CycloneDX) to target/sbom; prints its path
 
 Commands that build or fetch a tool of the tests into the cache, unless it is there, and print its path:
   control-plane    etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok;
                    --kubernetes 1.33 selects an older minor version
-  cert-manager, constant-webhook, helm, liqo
+  cert-manager, constant-webhook, helm, kubectl, liqo
+  buildah          an installed buildah, or else Debian's; installing it takes root
+  node             what a real node takes: containerd, runc and CNI plugins of Debian, and an image of pause
   earlier          the version that the tests upgrade from
   chromium         an installed Chromium, or else Debian's; installing it takes root
   prometheus       an installed Prometheus with promtool, or else Debian's, unpacked
@@ -57,10 +69,11 @@ Commands that build or fetch a tool of the tests into the cache, unless it is th
 Environment:
   EDGEWARD_CONTROL_PLANE, EDGEWARD_CERT_MANAGER, EDGEWARD_EARLIER, EDGEWARD_LIQO
                    a ready-made directory to use instead of building one
-  EDGEWARD_CHROMIUM, EDGEWARD_CONSTANT_WEBHOOK, EDGEWARD_HELM, EDGEWARD_PROMETHEUS
+  EDGEWARD_ACTIONLINT, EDGEWARD_BUILDAH, EDGEWARD_CHROMIUM, EDGEWARD_CONSTANT_WEBHOOK, EDGEWARD_HELM, EDGEWARD_PROMETHEUS
                    a ready-made program to use instead of building or fetching one
   EDGEWARD_GATEKEEPER, EDGEWARD_KYVERNO
                    directories with other webhooks, which `bench create` compares with edgeward
+  EDGEWARD_RELEASE a directory for `program`, `image` and `release` instead of target/publish
   EDGEWARD_CACHE   where built tools are kept [default: $XDG_CACHE_HOME/edgeward or ~/.cache/edgeward]
 
 Exit codes: 0 success, 1 failure, 2 usage error, 3 a tool is unavailable: there is no Go to build it, no apt-get to fetch it, or no
@@ -87,10 +100,13 @@ fn main() -> ExitCode {
         (Some("bench"), filters) => suite::bench(filters),
         (Some("fuzz"), args) => fuzz::fuzz(args),
         (Some("check"), []) => checks::check(),
+        (Some("advisories"), []) => checks::advisories(),
         (Some("control-plane"), [option, minor]) if option == "--kubernetes" => {
             print(control_plane::obtain_older(minor))
         }
+        (Some("kubectl"), []) => print(control_plane::kubectl()),
         (Some("control-plane"), []) => print(control_plane::obtain()),
+        (Some("buildah"), []) => print(debian::buildah()),
         (Some("cert-manager"), []) => print(go_programs::cert_manager()),
         (Some("chromium"), []) => print(debian::chromium()),
         (Some("constant-webhook"), []) => print(go_programs::constant_webhook()),
@@ -99,6 +115,10 @@ fn main() -> ExitCode {
         (Some("liqo"), []) => print(go_programs::liqo()),
         (Some("prometheus"), []) => print(debian::prometheus()),
         (Some("static"), []) => print(static_program::build()),
+        (Some("program"), []) => print(program::build()),
+        (Some("node"), []) => print(node::obtain()),
+        (Some("image"), []) => print(image::write()),
+        (Some("release"), [tag]) => release::release(tag),
         (Some("docs"), []) => print(book::build()),
         (Some("sbom"), []) => print(sbom::write()),
         _ => {

@@ -1,6 +1,6 @@
 //! `cargo xtask sbom`: the bill of materials of the program in the image.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -14,10 +14,26 @@ const CARGO_CYCLONEDX: &str = "0.5.9";
 /// The file that cargo-cyclonedx writes for the program, next to the manifest. It also writes one for each other package.
 const WRITTEN: &str = "edgeward_bin.cdx.json";
 
-/// Writes `target/sbom/edgeward.cdx.json` (CycloneDX 1.5) and returns its path. It lists each crate that is linked into the
-/// static program, with version, licence, source and checksum. The same sources give the same bytes on every machine.
+/// Writes `target/sbom/edgeward.cdx.json` for the static program on amd64, and returns its path.
 pub(crate) fn write() -> Result<PathBuf> {
+    let path = folder()?.join("edgeward.cdx.json");
+    fs::write(&path, of_target("x86_64-unknown-linux-musl")?)?;
+    Ok(path)
+}
+
+fn folder() -> Result<PathBuf> {
+    let folder = workspace().join("target/sbom");
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
+
+/// The bill of materials (CycloneDX 1.5) of the program for this target of Rust. It lists each crate that is linked into it,
+/// with version, licence, source and checksum. The same sources give the same bytes on every machine.
+pub(crate) fn of_target(target: &str) -> Result<String> {
     let tool = cargo_tools::obtain("cargo-cyclonedx", CARGO_CYCLONEDX, &[])?;
+    // cargo-cyclonedx writes next to the manifests, so runs take turns.
+    let lock = File::create(folder()?.join("lock"))?;
+    lock.lock()?;
     let result = run(Command::new(tool)
         .args([
             "cyclonedx",
@@ -29,7 +45,7 @@ pub(crate) fn write() -> Result<PathBuf> {
             "--describe",
             "binaries",
         ])
-        .args(["--no-build-deps", "--target", "x86_64-unknown-linux-musl"])
+        .args(["--no-build-deps", "--target", target])
         // Leaves out the timestamp and the random serial number.
         .env("SOURCE_DATE_EPOCH", "0")
         .current_dir(workspace()));
@@ -50,11 +66,7 @@ pub(crate) fn write() -> Result<PathBuf> {
         found = found.replace(&format!("path+file://{}{folder}#", workspace().display()), "");
     }
     check(&found)?;
-    let target = workspace().join("target/sbom");
-    fs::create_dir_all(&target)?;
-    let path = target.join("edgeward.cdx.json");
-    fs::write(&path, found)?;
-    Ok(path)
+    Ok(found)
 }
 
 /// Checks that the file names the program's crates, no test crates, and no paths of this machine.

@@ -23,7 +23,7 @@ pub(crate) fn build() -> Result<PathBuf> {
     }
     let compiler = output(Command::new("musl-gcc").arg("--version"))?;
     ensure!(compiler.is_some(), "there is no musl-gcc (Debian: musl-tools)");
-    let built = workspace().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
+    let built = target_folder();
     let args = [
         "build",
         "--profile",
@@ -45,6 +45,11 @@ pub(crate) fn build() -> Result<PathBuf> {
     ensure!(bytes < GOAL, "the goal is less than {GOAL} bytes");
     start_alone(&program)?;
     Ok(program)
+}
+
+/// Where cargo builds.
+pub(crate) fn target_folder() -> PathBuf {
+    workspace().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 /// Copies what `docker build` would see of the checkout, which is everything that `.dockerignore` does not exclude.

@@ -17,6 +17,9 @@ const E2E: &str = "e2e";
 /// Long tests that need an otherwise idle machine. `cargo test` runs them only if they are named.
 pub(crate) const SOAK: &str = "soak";
 
+/// Tests of the image on a real node, which also take minutes.
+const NODE: &str = "node";
+
 /// Benchmarks of edgeward in a cluster. They use release builds and print tables.
 pub(crate) const CLUSTER: &str = "cluster";
 
@@ -38,7 +41,7 @@ pub(crate) fn test(args: &[String]) -> Result<()> {
 
 /// Runs the long tests of these names. Without names, also runs the fuzz targets and the benchmark that counts as a long test.
 pub(crate) fn soak(filters: &[String]) -> Result<()> {
-    let long_tests = ["--workspace", "--test", SOAK];
+    let long_tests = ["--workspace", "--test", SOAK, "--test", NODE];
     let pods = [BENCHES_OF_SOAK.to_owned()];
     Report::of(|report| {
         if filters == pods {

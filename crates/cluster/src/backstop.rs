@@ -1,14 +1,16 @@
 //! Finds pods that were created without the webhook, and pods that kube-scheduler cannot place where they were sent.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cache::{Cache, Contribution};
-use crate::pod_record::{Phase, PodRecord, StuckPod};
+use crate::cache::Cache;
+use crate::pod_record::{PodRecord, StuckPod};
 use edgeward_decision::config::Config;
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::model::site::SiteKind;
-use edgeward_decision::model::snapshot::Snapshot;
+use edgeward_decision::model::slo::Class;
+use edgeward_decision::model::snapshot::{QueueGroup, Snapshot};
+use edgeward_decision::model::workload::Workload;
 use edgeward_decision::placement::decide::decide;
 use edgeward_decision::placement::ledger::Ledger;
 use edgeward_decision::placement::room::Room;
@@ -18,22 +20,18 @@ use edgeward_kube::units::{Micros, Moment, Now};
 /// How long kube-scheduler must have found no node for a pod, as seen by this replica, before the pod is a candidate.
 pub const STUCK_AFTER: Micros = Micros::from_secs(30);
 
-/// The most kinds of pods that are evaluated, at the cost of a decision each. Pods of further kinds are not reported.
-const MAX_KINDS: usize = 1_000;
+/// The most candidates that are evaluated, at the cost of a decision each. Further ones are not reported.
+const MAX_EVALUATED: usize = 1_000;
 
 /// The shortest time between two reports.
 const PERIOD: Micros = Micros::from_secs(5);
 
-/// Keeps the pods that the backstop checks.
+/// Decides when the pods of the cache are checked.
 #[derive(Debug, Default)]
 pub struct Backstop {
-    /// Pods for which kube-scheduler finds no node, by uid, and since when that is seen.
-    stuck: HashMap<Arc<str>, (Arc<StuckPod>, Moment)>,
-    /// Pods that are bound without a decision, by uid: namespace and creation time.
-    bound: HashMap<Box<str>, (Box<str>, jiff::Timestamp)>,
-    /// The earliest creation time of a pod that was seen with a decision, by namespace. Forgotten when the namespace opts
-    /// out.
-    decided_since: BTreeMap<Box<str>, jiff::Timestamp>,
+    /// The earliest creation time, in seconds, of a pod that was seen with a decision, by namespace. Forgotten when the
+    /// namespace opts out.
+    decided_since: BTreeMap<Box<str>, i64>,
     reported_at: Option<Moment>,
     /// When the next report is due.
     due: Option<Moment>,
@@ -74,44 +72,13 @@ pub struct Finding {
 
 impl Backstop {
     /// Applies a pod as it is now.
-    pub fn apply(&mut self, record: &PodRecord, now: Moment) {
+    pub fn apply(&mut self, record: &PodRecord) {
         let is_decided = record.decision.as_deref().and_then(DecisionId::parse).is_some();
         if let (true, Some(created)) = (is_decided, record.created) {
+            let created = created.as_second();
             let since = self.decided_since.entry(record.namespace.clone()).or_insert(created);
-            if created < *since {
-                *since = created;
-                self.wake();
-            }
+            *since = created.min(*since);
         }
-        let is_bound = record.node.is_some() && record.phase != Phase::Finished;
-        let is_known = match record.created.filter(|_| record.undecided && is_bound) {
-            Some(created) => {
-                let known = (record.namespace.clone(), created);
-                self.bound.insert(record.uid.clone(), known).is_some()
-            }
-            None => self.bound.remove(&record.uid).is_none(),
-        };
-        let before = self.stuck.remove(&*record.uid);
-        if !is_known || before.is_some() || record.stuck.is_some() {
-            self.wake();
-        }
-        if let Some(pod) = &record.stuck {
-            let since = before.map_or(now, |(_, since)| since);
-            self.stuck.insert(Arc::clone(&pod.uid), (Arc::clone(pod), since));
-        }
-    }
-
-    /// Removes a pod that is gone.
-    pub fn delete(&mut self, uid: &str) {
-        if self.stuck.remove(uid).is_some() | self.bound.remove(uid).is_some() {
-            self.wake();
-        }
-    }
-
-    /// Keeps the pods that still exist.
-    pub fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
-        self.stuck.retain(|uid, _| is_there(uid));
-        self.bound.retain(|uid, _| is_there(uid));
         self.wake();
     }
 
@@ -125,33 +92,34 @@ impl Backstop {
         self.due
     }
 
-    /// The report, if it is due. Cost: a pass over the kept pods.
+    /// The report, if it is due. Cost: a pass over all pods.
     pub fn report(&mut self, cache: &Cache, now: Moment) -> Option<BackstopReport> {
         self.due.filter(|due| *due <= now)?;
         self.reported_at = Some(now);
-        let ripe_at = self.stuck.values().map(|(_, since)| since.after(STUCK_AFTER)).min();
+        let ripe_at = cache.stuck_pods().map(|(_, since)| since.after(STUCK_AFTER)).min();
         self.due = ripe_at.map(|at| at.max(now.after(PERIOD)));
-        let candidate = |(pod, since): &(Arc<StuckPod>, Moment)| {
+        let candidate = |(pod, since): (&Arc<StuckPod>, Moment)| {
             let is_ripe = since.after(STUCK_AFTER) <= now && cache.is_managed(&pod.workload.namespace);
             Some(Candidate {
                 pod: Arc::clone(pod),
-                since: *since,
+                since,
                 contribution: cache.contribution(&pod.uid).filter(|_| is_ripe)?,
             })
         };
-        let mut candidates: Vec<_> = self.stuck.values().filter_map(candidate).collect();
+        let mut candidates: Vec<_> = cache.stuck_pods().filter_map(candidate).collect();
         candidates.sort_by(|a, b| (a.since, &a.pod.uid).cmp(&(b.since, &b.pod.uid)));
-        let is_missed = |(namespace, created): &&(Box<str>, jiff::Timestamp)| {
-            let since = self.decided_since.get(namespace);
+        let is_missed = |(namespace, created): &(&str, i64)| {
+            let since = self.decided_since.get(*namespace);
             cache.is_managed(namespace) && since.is_some_and(|since| since < created)
         };
         Some(BackstopReport {
             candidates,
-            bound: self.bound.values().filter(is_missed).count(),
+            bound: cache.undecided_pods().filter(is_missed).count(),
         })
     }
 
-    fn wake(&mut self) {
+    /// Makes a report due because pods changed.
+    pub fn wake(&mut self) {
         let soon = self
             .reported_at
             .map_or(Moment(i64::MIN), |reported_at| reported_at.after(PERIOD));
@@ -159,35 +127,48 @@ impl Backstop {
     }
 }
 
+/// The part of a site's queues that comes from a pod that kube-scheduler has refused. Such a pod charges no node.
+#[derive(Debug, Clone, Default)]
+pub struct Contribution {
+    /// The site whose selector the pod carries.
+    pub site: Option<Box<str>>,
+    /// Whether the pod fits a node by edgeward's arithmetic. If so, it waits for something that edgeward does not evaluate.
+    pub fits: bool,
+    /// The queue group that counts the pod: class, pod priority and SLO priority; `None` if there is none.
+    pub(crate) group: Option<(Class, i32, u8)>,
+}
+
+impl Contribution {
+    /// Returns the snapshot without this pod. Cost: a copy, without the nodes.
+    pub fn removed_from(&self, snapshot: &Snapshot, workload: &Workload<'_>) -> Snapshot {
+        let mut snapshot = snapshot.clone();
+        let is_its = |name: &str| self.site.as_deref() == Some(name);
+        let Some(site) = snapshot.sites.iter_mut().find(|site| is_its(site.name())) else {
+            return snapshot;
+        };
+        let mut queues = site.queues.iter_mut();
+        let is_its = |queue: &&mut QueueGroup| Some((queue.class, queue.priority, queue.slo_priority)) == self.group;
+        if let Some(queue) = queues.find(is_its) {
+            queue.waiting = queue.waiting.saturating_sub(1);
+        }
+        if let (true, Some(uid)) = (self.fits, workload.controller.as_deref()) {
+            Arc::make_mut(&mut site.closed).change(&workload.namespace, uid, -1);
+        }
+        snapshot
+    }
+}
+
 impl BackstopReport {
     /// The candidates that would now be placed at another site, each on its own. Empty if the snapshot is too old to choose
-    /// between sites. Cost: for each kind of candidate, a decision and a copy of the snapshot without its nodes.
+    /// between sites. Cost: for each candidate, a decision and a copy of the snapshot without its nodes.
     pub fn evaluate(&self, snapshot: &Snapshot, ledger: &Ledger, config: &Config, now: Now) -> Vec<Finding> {
         if snapshot.is_stale(config.telemetry_ttl, now.moment) {
             return vec![];
         }
-        let mut destinations = HashMap::new();
-        let mut findings = vec![];
-        for candidate in &self.candidates {
-            let (contribution, pod) = (&candidate.contribution, &*candidate.pod);
-            let asks = (&pod.workload, &pod.placement);
-            let kind = (contribution, asks, &pod.reason, pod.decision.is_some());
-            if destinations.len() == MAX_KINDS && !destinations.contains_key(&kind) {
-                continue;
-            }
-            let destination = destinations
-                .entry(kind)
-                .or_insert_with(|| candidate.destination(snapshot, ledger, config, now));
-            if let Some((site, reason, fitting)) = destination.clone() {
-                findings.push(Finding {
-                    candidate: candidate.clone(),
-                    site,
-                    reason,
-                    fitting,
-                });
-            }
-        }
-        findings
+        let candidates = self.candidates.iter().take(MAX_EVALUATED);
+        candidates
+            .filter_map(|candidate| candidate.evaluate(snapshot, ledger, config, now))
+            .collect()
     }
 }
 
@@ -201,15 +182,8 @@ impl Candidate {
         }
     }
 
-    /// The site where the pod would be placed if it were created again, the reason, and the number of nodes there that it
-    /// fits. `None` if it is there already, or if the site has no room.
-    fn destination(
-        &self,
-        snapshot: &Snapshot,
-        ledger: &Ledger,
-        config: &Config,
-        now: Now,
-    ) -> Option<(String, Reason, usize)> {
+    /// The finding if the pod would be placed at another site that has room, if it were created again.
+    fn evaluate(&self, snapshot: &Snapshot, ledger: &Ledger, config: &Config, now: Now) -> Option<Finding> {
         let snapshot = self.contribution.removed_from(snapshot, &self.pod.workload);
         // The pod as its owner would create it, without the placement.
         let of_site = |name: &str| snapshot.sites.iter().find(|site| site.name() == name);
@@ -218,7 +192,7 @@ impl Candidate {
             .pod
             .decision
             .map(|_| self.pod.reason.as_deref().unwrap_or_default());
-        let workload = self.pod.workload();
+        let workload = self.pod.workload.clone();
         let workload = workload.without_placement(decided, site.map(|site| &*site.definition));
         let queue_key = workload.queue_key(&config.priority_caps, None);
         let room = Room::new(&snapshot, ledger, queue_key, &workload.namespace);
@@ -228,7 +202,12 @@ impl Candidate {
         };
         let chosen = verdict.chosen().filter(|chosen| chosen.standing() <= Standing::Late)?;
         let moves = !self.is_at(site.name(), site.kind());
-        moves.then(|| (site.name().to_owned(), verdict.reason, chosen.fitting.len()))
+        moves.then(|| Finding {
+            candidate: self.clone(),
+            site: site.name().to_owned(),
+            reason: verdict.reason,
+            fitting: chosen.fitting.len(),
+        })
     }
 }
 

@@ -3,15 +3,14 @@
 //! It is a plain struct that takes in decoded watch events and publishes [`Snapshot`]s. `docs/design/room.md` says what a
 //! pod charges. `unbound` decides that for a pod that has no node yet.
 
-mod contribution;
 mod delta;
 mod entry;
 mod full_clouds;
+mod link;
 mod measured;
 mod node_entry;
 mod pods;
 mod queues;
-mod request_sum;
 mod terminations;
 mod unbound;
 
@@ -19,25 +18,22 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use edgeward_decision::config::{Config, SitePolicy};
+use edgeward_decision::config::Config;
 use edgeward_decision::model::link::LinkState;
 use edgeward_decision::model::liqo::VIRTUAL_NODE;
-use edgeward_decision::model::priority_caps::PriorityCaps;
 use edgeward_decision::model::site::{SiteDefinition, SiteKind};
 use edgeward_decision::model::snapshot::{Site, Snapshot};
 use edgeward_kube::node::{Node, NodeId};
 use edgeward_kube::units::Moment;
 use edgeward_kube::words;
 
-pub use contribution::Contribution;
 pub use delta::RoomDelta;
-use entry::PodEntry;
-use full_clouds::FullClouds;
+use delta::is_same_node;
+use full_clouds::Bounds;
 use measured::Measured;
-use node_entry::NodeEntry;
-use queues::Queues;
-use terminations::Terminations;
-use unbound::UnboundPods;
+use node_entry::{NodeEntry, Nodes};
+use pods::Pods;
+use queues::Closed;
 
 words! {
     /// The kinds of objects that are watched.
@@ -48,7 +44,20 @@ words! {
         Pods = "pods",
         /// Namespaces, for their opt-in label.
         Namespaces = "namespaces",
+        /// PersistentVolumeClaims.
+        Claims = "persistentvolumeclaims",
+        /// PersistentVolumes.
+        Volumes = "persistentvolumes",
+        /// StorageClasses.
+        Classes = "storageclasses",
     }
+}
+
+impl Kind {
+    /// The kinds that must be listed before any decision.
+    pub const REQUIRED: [Self; 3] = [Self::Nodes, Self::Pods, Self::Namespaces];
+    /// The kinds that tell where data is. They are watched if a cloud can have data.
+    pub const OF_DATA: [Self; 3] = [Self::Claims, Self::Volumes, Self::Classes];
 }
 
 /// A node that carries the selectors of several sites, or a virtual node that carries the edge's. It belongs to the first
@@ -77,31 +86,14 @@ impl fmt::Display for NodeFault {
 /// [`publication`](Self::publish) costs a pointer for each node of a site in which something changed.
 #[derive(Debug, Default)]
 pub struct Cache {
+    config: Arc<Config>,
     sites: Vec<SiteEntry>,
-    nodes: HashMap<NodeId, NodeEntry>,
-    names: HashMap<Arc<str>, NodeId>,
-    next_node: u32,
-    pods: HashMap<Arc<str>, Box<PodEntry>>,
+    nodes: Nodes,
+    pods: Pods,
+    /// The namespaces that are opted in.
     managed: HashSet<Arc<str>>,
-    queues: Queues,
-    full_clouds: FullClouds,
     measured: Measured,
-    unbound_pods: UnboundPods,
-    /// Texts that many pods share, such as namespaces and the uids of controllers.
-    names_seen: HashSet<Arc<str>>,
     lists: BTreeMap<Kind, List>,
-    faults: BTreeSet<NodeFault>,
-    /// The nodes that count as young, and until when.
-    young: BTreeSet<(Moment, NodeId)>,
-    priority_caps: PriorityCaps,
-    /// The extended resources that DeviceClasses serve.
-    by_claim: BTreeSet<Box<str>>,
-    /// Placeholders have a lower `spec.priority` than this.
-    headroom_below: i32,
-    terminations: Terminations,
-    delta: RoomDelta,
-    /// Nodes that were touched since the delta was last taken, as they were then.
-    before: BTreeMap<NodeId, Arc<Node>>,
     revision: u64,
 }
 
@@ -117,32 +109,38 @@ struct List {
 
 #[derive(Debug)]
 struct SiteEntry {
-    /// The site as last published. [`Cache::publish`] brings its nodes up to date.
+    /// The site with what pods count there. [`Cache::publish`] brings the rest up to date.
     site: Site,
     /// The site's nodes by name, in the order in which they are published.
     members: BTreeMap<Arc<str>, NodeId>,
-    /// Whether any of the site's published nodes has placeholders.
-    has_placeholders: bool,
     /// Whether the site's nodes have changed since the last publication.
     is_outdated: bool,
+    /// Whether placeholders run on the published nodes.
+    has_placeholders: bool,
+    closed: Closed,
+    full: Bounds,
 }
 
 impl Cache {
     /// An empty cache with the sites of this configuration.
-    pub fn new(config: &Config) -> Self {
+    pub fn new(config: Arc<Config>) -> Self {
         let mut cache = Self::default();
         cache.configure(config);
         cache
     }
 
-    /// Applies a newer configuration. Cost: a pass over all nodes and pods if its sites are different.
-    pub fn configure(&mut self, config: &Config) {
-        self.measured.configure(config);
-        self.priority_caps = config.priority_caps.clone();
-        self.set_headroom_below(config.headroom_below.0);
-        self.queues.counts_pods = config.site_policy == SitePolicy::Spread;
-        self.queues.outdated = true;
-        self.delta.sites = true;
+    /// The configuration.
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
+    /// Applies a newer configuration. Cost: a pass over all pods; if its sites are different, also over all nodes.
+    pub fn configure(&mut self, config: Arc<Config>) {
+        let old = std::mem::replace(&mut self.config, Arc::clone(&config));
+        if old.headroom_below.0 != config.headroom_below.0 {
+            self.count_headroom();
+        }
+        self.pods.need_recount = true;
         let mut both = self.sites.iter().zip(&config.sites);
         let are_same = both.all(|(entry, new)| entry.site.definition.is_same_apart_from_wan(new));
         if !are_same || self.sites.len() != config.sites.len() {
@@ -152,113 +150,95 @@ impl Cache {
 
     /// Replaces the sites, and assigns each node and pod to them.
     fn set_sites(&mut self, definitions: &[Arc<SiteDefinition>]) {
-        let mut pods = std::mem::take(&mut self.pods);
-        pods.iter().for_each(|(uid, pod)| self.uncount(uid, pod));
-        // Reports of pods that are gone still hold at a site that stays the same.
-        let place = |old: &SiteEntry| {
-            definitions
-                .iter()
-                .position(|new| new.is_same_apart_from_wan(&old.site.definition))
+        let mut old = std::mem::take(&mut self.sites);
+        let entry = |new: &Arc<SiteDefinition>| {
+            let is_it = |old: &SiteEntry| new.is_same_apart_from_wan(&old.site.definition);
+            let known = old.iter().position(is_it).map(|at| old.swap_remove(at));
+            SiteEntry::new(new, known)
         };
-        let places: Vec<_> = self.sites.iter().map(place).collect();
-        self.queues.closed.move_sites(&places);
-        self.full_clouds.move_sites(&places);
-        self.sites = definitions.iter().map(SiteEntry::new).collect();
-        self.faults.clear();
-        let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
+        self.sites = definitions.iter().map(entry).collect();
+        self.nodes.faults.clear();
+        let ids: Vec<NodeId> = self.nodes.by_id.keys().copied().collect();
         for &id in &ids {
-            let known = self.nodes.get(&id).filter(|entry| entry.known);
+            let known = self.nodes.by_id.get(&id).filter(|entry| entry.known);
             let (site, fault) = known.map(|entry| self.site_of_node(&entry.node)).unwrap_or_default();
-            self.faults.extend(fault);
+            self.nodes.faults.extend(fault);
             // The index of its old site now belongs to another site, or to none.
-            self.nodes.entry(id).and_modify(|entry| entry.site = None);
+            self.nodes.by_id.entry(id).and_modify(|entry| entry.site = None);
             self.move_to(id, site);
         }
-        self.unbound_pods.gained.extend(&ids);
-        self.delta.gained.extend(ids);
+        self.pods.unbound.gained.extend(ids);
         let is_its = |name: &str| definitions.iter().any(|definition| definition.name == *name);
         self.measured.probed.retain(|name, _| is_its(name));
+        let mut pods = std::mem::take(&mut self.pods.by_uid);
         for (uid, pod) in &mut pods {
+            let key = pod.key(uid);
             if let Some(unbound) = &mut pod.unbound {
                 unbound.site = self.site_of_placement(&unbound.placement);
-                self.unbound_pods.due.insert(pod.key(uid));
+                self.pods.unbound.due.insert(key);
             }
-            self.count(uid, pod);
+            self.count(pod);
         }
-        self.pods = pods;
+        self.pods.by_uid = pods;
     }
 
     /// Applies a node as it is now. Its charges come from its pods.
     pub fn apply_node(&mut self, node: Node) {
-        let id = self.node_id(&node.name);
+        let id = self.nodes.id(&node.name);
         let listed = self.list(Kind::Nodes).began;
-        self.nodes.entry(id).and_modify(|entry| entry.listed = listed);
+        self.nodes.by_id.entry(id).and_modify(|entry| entry.listed = listed);
         self.change_node(id, node);
     }
 
     /// Sets the extended resources that DeviceClasses serve. Cost: a copy of every node.
     pub fn set_by_claim(&mut self, names: &BTreeSet<Box<str>>) {
-        self.by_claim.clone_from(names);
-        let known = self.nodes.iter().filter(|(_, entry)| entry.known);
+        self.nodes.by_claim.clone_from(names);
+        let known = self.nodes.by_id.iter().filter(|(_, entry)| entry.known);
         let nodes: Vec<_> = known.map(|(id, entry)| (*id, Node::clone(&entry.node))).collect();
         nodes.into_iter().for_each(|(id, node)| self.change_node(id, node));
     }
 
     fn change_node(&mut self, id: NodeId, mut node: Node) {
-        node.allocatable.set_by_claim(&self.by_claim);
+        node.allocatable.set_by_claim(&self.nodes.by_claim);
         let (site, fault) = self.site_of_node(&node);
-        let Some(entry) = self.nodes.get_mut(&id) else { return };
-        let is_same = |old: &Node| {
-            old.labels == node.labels
-                && old.taints == node.taints
-                && old.allocatable == node.allocatable
-                && (old.slots, old.cordoned, old.ready) == (node.slots, node.cordoned, node.ready)
+        let Some(entry) = self.nodes.by_id.get_mut(&id) else {
+            return;
         };
-        if entry.known && is_same(&entry.node) {
+        if entry.known && is_same_node(&entry.node, &node) {
             // Placement does not depend on annotations and addresses.
-            if (&entry.node.annotations, &entry.node.addresses) != (&node.annotations, &node.addresses) {
-                let known = Arc::make_mut(&mut entry.node);
-                known.annotations = node.annotations;
-                known.addresses = node.addresses;
+            if entry.node.profiled != node.profiled {
+                Arc::make_mut(&mut entry.node).profiled = node.profiled;
                 self.touch(id);
             }
             return;
         }
-        self.young.extend(node.young_until.map(|until| (until, id)));
         let old = Arc::clone(&entry.node);
         entry.known = true;
         entry.node = Arc::new(Node {
             id,
             name: Arc::clone(&old.name),
-            used: old.used.clone(),
-            pods: old.pods,
-            terminating: old.terminating.clone(),
-            placeholders: old.placeholders.clone(),
-            by_priority: old.by_priority.clone(),
+            charges: old.charges.clone(),
             ..node
         });
-        self.faults.retain(|fault| fault.node != old.name);
-        self.faults.extend(fault);
+        let young_until = entry.node.state.young_until;
+        self.nodes.young.extend(young_until.map(|until| (until, id)));
+        self.nodes.faults.retain(|fault| fault.node != old.name);
+        self.nodes.faults.extend(fault);
         self.move_to(id, site);
         self.touch(id);
-        self.unbound_pods.gained.insert(id);
-        self.delta.gained.insert(id);
-        self.delta.sites = true;
+        self.pods.unbound.gained.insert(id);
     }
 
     /// Removes a node that is gone. Its pods stay until they are gone themselves.
     pub fn delete_node(&mut self, name: &str) {
-        let Some(&id) = self.names.get(name) else { return };
-        self.faults.retain(|fault| *fault.node != *name);
+        let Some(&id) = self.nodes.ids.get(name) else { return };
+        self.nodes.faults.retain(|fault| *fault.node != *name);
         self.move_to(id, None);
-        if let Some(entry) = self.nodes.get_mut(&id) {
+        if let Some(entry) = self.nodes.by_id.get_mut(&id) {
             entry.known = false;
         }
-        self.unbound_pods.lost.insert(id);
-        self.delta.lost.insert(id);
-        self.delta.gained.remove(&id);
-        self.delta.sites = true;
-        self.forget_unused(id);
+        self.pods.unbound.lost.insert(id);
+        self.nodes.forget_unused(id);
     }
 
     /// Begins a list of all objects of this kind. Objects that it does not contain are gone when it ends.
@@ -276,17 +256,21 @@ impl Cache {
         let began = list.began;
         match kind {
             Kind::Nodes => {
-                let gone = self.nodes.values().filter(|entry| entry.known && entry.listed != began);
+                let gone = self
+                    .nodes
+                    .by_id
+                    .values()
+                    .filter(|entry| entry.known && entry.listed != began);
                 let gone: Vec<_> = gone.map(|entry| Arc::clone(&entry.node.name)).collect();
                 gone.iter().for_each(|name| self.delete_node(name));
             }
             Kind::Pods => {
-                let gone = self.pods.iter().filter(|(_, entry)| entry.listed != began);
+                let gone = self.pods.by_uid.iter().filter(|(_, entry)| entry.listed != began);
                 let gone: Vec<_> = gone.map(|(uid, _)| Arc::clone(uid)).collect();
                 gone.iter().for_each(|uid| self.delete_pod(uid));
             }
-            // Namespaces are few and small, so an entry may outlive its namespace.
-            Kind::Namespaces => {}
+            // Namespaces are few and small, so an entry may outlive its namespace. `volumes` keeps the rest.
+            _ => {}
         }
     }
 
@@ -295,9 +279,9 @@ impl Cache {
         self.list(kind).complete
     }
 
-    /// Whether all objects of every kind were listed once.
+    /// Whether all objects of every required kind were listed once.
     pub fn is_complete(&self) -> bool {
-        Kind::ALL.into_iter().all(|kind| self.is_listed(kind))
+        Kind::REQUIRED.into_iter().all(|kind| self.is_listed(kind))
     }
 
     /// Records that the watch of this kind is alive, because of an event or because the API server opened it again.
@@ -311,14 +295,20 @@ impl Cache {
         self.list(kind).as_of
     }
 
+    /// When the watch of the quietest of these kinds was last seen alive. `None` until all objects of each were listed once.
+    pub fn listed_as_of(&self, kinds: [Kind; 3]) -> Option<Moment> {
+        let as_of = kinds.map(|kind| self.last_event(kind).filter(|_| self.is_listed(kind)));
+        as_of.into_iter().min().flatten()
+    }
+
     /// Nodes whose labels do not assign them to one site.
     pub fn faults(&self) -> impl Iterator<Item = &NodeFault> {
-        self.faults.iter()
+        self.nodes.faults.iter()
     }
 
     /// The number of cached pods, including finished ones.
     pub fn pods(&self) -> usize {
-        self.pods.len()
+        self.pods.by_uid.len()
     }
 
     /// Whether this namespace is opted in.
@@ -328,13 +318,11 @@ impl Cache {
 
     /// The next time at which something changes without an event.
     pub fn next_change(&self) -> Option<Moment> {
-        let all = [
-            self.unbound_pods.next_change(),
-            self.young.first().map(|(until, _)| *until),
-            self.full_clouds.next_change(),
-            self.queues.closed.next_change(),
-        ];
-        all.into_iter().flatten().min()
+        let pods = self.pods.timers.first().map(|(at, _)| *at);
+        let young = self.nodes.young.first().map(|(until, _)| *until);
+        let sites = self.sites.iter();
+        let sites = sites.flat_map(|entry| [entry.full.next_end(), entry.closed.lasting.next_end()]);
+        [pods, young].into_iter().chain(sites).flatten().min()
     }
 
     /// The revision of the next [publication](Self::publish).
@@ -344,48 +332,30 @@ impl Cache {
 
     /// Updates the pods that have no node yet, and returns a snapshot as of now with a new revision.
     pub fn publish(&mut self, now: Moment) -> Snapshot {
+        self.end_timers(now);
         self.update_unbound(now);
         self.recount();
-        self.publish_full_clouds(now);
         self.measure(now);
         self.end_youth(now);
         self.revision += 1;
-        self.queues.closed.expire(now);
-        let queues = self.queues.by_site(self.sites.len());
-        let mut changed = vec![];
-        for (at, (entry, queues)) in self.sites.iter_mut().zip(queues).enumerate() {
+        for entry in &mut self.sites {
             if entry.site.kind() == SiteKind::Edge {
                 let of_edge = |fault: &&NodeFault| fault.sites.iter().any(|site| site == entry.site.name());
-                let foreign = self.faults.iter().filter(of_edge).map(|fault| Arc::clone(&fault.node));
-                entry.site.foreign = foreign.collect();
+                let foreign = self.nodes.faults.iter().filter(of_edge);
+                entry.site.foreign = foreign.map(|fault| Arc::clone(&fault.node)).collect();
             }
-            entry.publish_nodes(&self.nodes);
+            entry.publish_nodes(&self.nodes.by_id);
             entry.judge_away(now);
-            entry.site.queues = queues;
-            if let Some(closed) = self.queues.closed.take_changed(at) {
-                let is_opened = |(namespace, uid, _): (&str, &str, &u64)| closed.get(namespace, uid).is_none();
-                let has_gained = entry.site.closed.iter().any(is_opened);
-                changed.push((at, has_gained, !has_gained));
-                entry.site.closed = Arc::new(closed);
-            }
-            if let Some(pods) = self.queues.stay.take_changed(at) {
-                entry.site.pods_of = Arc::new(pods);
-            }
-            if let Some(pods) = self.queues.labelled.take_changed(at) {
-                entry.site.labelled = Arc::new(pods);
-                self.delta.pods = true;
-            }
+            set(&mut entry.site.closed, entry.closed.as_of(now));
+            set(&mut entry.site.full, entry.full.as_of(now));
         }
-        changed
-            .into_iter()
-            .for_each(|(at, gained, lost)| self.site_changed(at, gained, lost));
         let as_of = |kind| self.last_event(kind).unwrap_or(Moment(i64::MIN));
         let (seen, measured) = (as_of(Kind::Nodes).min(as_of(Kind::Pods)), &self.measured);
         Snapshot {
             revision: self.revision,
-            kubernetes_as_of: measured.telemetry.kubernetes_as_of(seen, measured.telemetry_ttl),
-            sites: self.sites.iter().map(|entry| entry.site.clone()).collect(),
+            kubernetes_as_of: measured.telemetry.kubernetes_as_of(seen, self.config.telemetry_ttl),
             has_placeholders: self.sites.iter().any(|entry| entry.has_placeholders),
+            sites: self.sites.iter().map(|entry| entry.site.clone()).collect(),
             offloadings: measured.liqo.as_ref().map(|liqo| Arc::clone(&liqo.offloadings)),
             ..Snapshot::default()
         }
@@ -393,53 +363,18 @@ impl Cache {
 
     /// Ends the youth of nodes. From then on, anything that such a node lacks counts as lacking for good.
     fn end_youth(&mut self, now: Moment) {
-        while let Some(&(until, id)) = self.young.first().filter(|(until, _)| *until <= now) {
-            self.young.pop_first();
-            if let Some(entry) = self
-                .nodes
-                .get_mut(&id)
-                .filter(|entry| entry.node.young_until == Some(until))
-            {
-                Arc::make_mut(&mut entry.node).young_until = None;
+        while let Some(&(until, id)) = self.nodes.young.first().filter(|(until, _)| *until <= now) {
+            self.nodes.young.pop_first();
+            let entry = self.nodes.by_id.get_mut(&id);
+            if let Some(entry) = entry.filter(|entry| entry.node.state.young_until == Some(until)) {
+                Arc::make_mut(&mut entry.node).state.young_until = None;
                 self.touch(id);
-                self.delta.sites = true;
             }
         }
     }
 
     fn list(&self, kind: Kind) -> List {
         self.lists.get(&kind).copied().unwrap_or_default()
-    }
-
-    /// The id of the node with this name, which may not have been seen yet.
-    fn node_id(&mut self, name: &str) -> NodeId {
-        if let Some(id) = self.names.get(name) {
-            return *id;
-        }
-        let (id, name) = (NodeId(self.next_node), Arc::<str>::from(name));
-        self.next_node += 1;
-        let node = Node {
-            id,
-            name: Arc::clone(&name),
-            ..Node::default()
-        };
-        let entry = NodeEntry {
-            node: Arc::new(node),
-            ..NodeEntry::default()
-        };
-        self.nodes.insert(id, entry);
-        self.names.insert(name, id);
-        id
-    }
-
-    /// Drops a node that is gone if no pod names it any more.
-    fn forget_unused(&mut self, id: NodeId) {
-        let unused = |entry: &NodeEntry| !entry.known && entry.used.pods() == 0;
-        if self.nodes.get(&id).is_some_and(unused)
-            && let Some(entry) = self.nodes.remove(&id)
-        {
-            self.names.remove(&entry.node.name);
-        }
     }
 
     /// The site of a node, and the fault in its labels. A cloud's selector assigns the node to that cloud. No virtual node
@@ -464,7 +399,9 @@ impl Cache {
     }
 
     fn move_to(&mut self, id: NodeId, site: Option<usize>) {
-        let Some(entry) = self.nodes.get_mut(&id) else { return };
+        let Some(entry) = self.nodes.by_id.get_mut(&id) else {
+            return;
+        };
         if entry.site == site {
             return;
         }
@@ -478,62 +415,55 @@ impl Cache {
             entered.members.insert(name, id);
             entered.is_outdated = true;
         }
-        self.queues.outdated = true;
+        self.pods.need_recount = true;
     }
 
     /// Marks the published form of the node as out of date.
     fn touch(&mut self, id: NodeId) {
-        let site = self.nodes.get(&id).and_then(|entry| entry.site);
+        let site = self.nodes.by_id.get(&id).and_then(|entry| entry.site);
         if let Some(site) = site.and_then(|at| self.sites.get_mut(at)) {
             site.is_outdated = true;
         }
     }
 
-    /// Sets the priority below which pods without an SLO are placeholders. Cost: a pass over all pods if it changed.
-    fn set_headroom_below(&mut self, headroom_below: i32) {
-        if std::mem::replace(&mut self.headroom_below, headroom_below) == headroom_below {
-            return;
+    /// Counts anew which pods are placeholders. Cost: a pass over all nodes and pods.
+    fn count_headroom(&mut self) {
+        for entry in self.nodes.by_id.values_mut() {
+            let node = Arc::make_mut(&mut entry.node);
+            node.charges.terminating.clear();
+            node.charges.placeholders.clear();
         }
-        for (&id, entry) in &mut self.nodes {
-            self.before.entry(id).or_insert_with(|| Arc::clone(&entry.node));
-            entry.terminating.clear();
-            entry.placeholders.clear();
-        }
-        for (uid, pod) in &self.pods {
+        for (uid, pod) in &self.pods.by_uid {
             if pod.unbound.is_some() {
-                self.unbound_pods.due.insert(pod.key(uid));
+                self.pods.unbound.due.insert(pod.key(uid));
             }
-            if let Some(entry) = pod.charged.and_then(|id| self.nodes.get_mut(&id)) {
-                entry.change_parts(pod, headroom_below, 1);
+            if let Some(entry) = pod.charged.and_then(|id| self.nodes.by_id.get_mut(&id)) {
+                entry.change_parts(pod, self.config.headroom_below.0, 1);
             }
         }
-        self.nodes.values_mut().for_each(NodeEntry::refresh);
-        self.unbound_pods.gained.extend(self.nodes.keys());
+        self.pods.unbound.gained.extend(self.nodes.by_id.keys());
         self.sites.iter_mut().for_each(|site| site.is_outdated = true);
     }
+}
 
-    /// The shared copy of a text that many pods have.
-    fn shared(&mut self, text: &str) -> Arc<str> {
-        if let Some(shared) = self.names_seen.get(text) {
-            return Arc::clone(shared);
-        }
-        // Once in a while, drop texts that no pod shares any more.
-        if self.names_seen.len() == self.names_seen.capacity() {
-            self.names_seen.retain(|text| Arc::strong_count(text) > 1);
-        }
-        let shared = Arc::<str>::from(text);
-        self.names_seen.insert(Arc::clone(&shared));
-        shared
+/// Replaces a part of a site if it is different. Otherwise snapshots go on sharing it.
+fn set<T: PartialEq>(published: &mut Arc<T>, new: T) {
+    if **published != new {
+        *published = Arc::new(new);
     }
 }
 
 impl SiteEntry {
-    fn new(definition: &Arc<SiteDefinition>) -> Self {
+    /// A site without nodes and pods. Reports of pods that are gone still hold if the site was `known` before.
+    fn new(definition: &Arc<SiteDefinition>, known: Option<SiteEntry>) -> Self {
+        let (closed, full) = known.map(|known| (known.closed, known.full)).unwrap_or_default();
         Self {
             site: Site::new(Arc::clone(definition)),
             members: BTreeMap::new(),
-            has_placeholders: false,
             is_outdated: true,
+            has_placeholders: false,
+            closed: closed.without_pods(),
+            full: full.without_witnesses(),
         }
     }
 
@@ -549,7 +479,7 @@ impl SiteEntry {
         if std::mem::take(&mut self.is_outdated) {
             let members = self.members.values().filter_map(|id| nodes.get(id));
             self.site.nodes = Arc::new(members.map(|entry| Arc::clone(&entry.node)).collect());
-            self.has_placeholders = self.site.nodes().any(|node| !node.placeholders.is_empty());
+            self.has_placeholders = self.site.nodes().any(|node| !node.charges.placeholders.is_empty());
         }
     }
 }

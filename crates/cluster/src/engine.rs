@@ -7,20 +7,21 @@
 mod change;
 mod shared_state;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::backstop::{Backstop, BackstopReport};
-use crate::cache::{Cache, Kind, NodeFault};
-use crate::pod_record::{ObservedDecision, PodRecord};
+use crate::cache::{Cache, Kind, NodeFault, RoomDelta};
+use crate::pod_record::{Decided, PodRecord};
 use crate::queue::{Plan, Waitlist};
 use crate::volumes::VolumeCache;
 use edgeward_decision::config::Config;
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::model::scores::Profiles;
+use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_decision::placement::ledger::Ledger;
 use edgeward_kube::node::NodeId;
+use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::{Moment, Now};
 
 pub use change::Change;
@@ -41,6 +42,25 @@ pub enum Effect {
     NodeFault(NodeFault),
 }
 
+/// A decision that was seen on a pod for the first time.
+#[derive(Debug, Clone)]
+pub struct ObservedDecision {
+    /// Namespace of the pod.
+    pub namespace: Box<str>,
+    /// Uid of the pod.
+    pub uid: Box<str>,
+    /// Site of the pod by its spec.
+    pub site: Option<(String, SiteKind)>,
+    /// Whether a scheduling gate keeps the pod from kube-scheduler.
+    pub gated: bool,
+    /// Resources that the pod takes.
+    pub request: Amounts,
+    /// Whether the pod was seen with a gate before.
+    pub was_gated: bool,
+    /// The annotated decision.
+    pub decided: Decided,
+}
+
 /// The results of a publication.
 #[derive(Debug)]
 pub struct Publication {
@@ -56,17 +76,11 @@ pub struct Publication {
 #[derive(Debug)]
 pub struct Engine {
     shared: Arc<SharedState>,
-    /// The configuration by which gated pods are decided.
-    config: Arc<Config>,
     cache: Cache,
     waitlist: Waitlist,
-    /// The value of [`Ledger::freed`] when it was last read.
-    freed: u64,
     backstop: Backstop,
     volumes: VolumeCache,
     profiles: Arc<Profiles>,
-    /// The kinds that were reported as listed.
-    listed: BTreeSet<Kind>,
     /// The node faults that were last reported.
     faults: Vec<NodeFault>,
     effects: Vec<Effect>,
@@ -76,15 +90,12 @@ impl Engine {
     /// An engine that has seen nothing, with the sites and settings of this configuration.
     pub fn new(config: Arc<Config>, shared: Arc<SharedState>) -> Self {
         Self {
-            cache: Cache::new(&config),
+            cache: Cache::new(config),
             shared,
-            config,
             waitlist: Waitlist::default(),
-            freed: 0,
             backstop: Backstop::default(),
             volumes: VolumeCache::default(),
             profiles: Arc::default(),
-            listed: BTreeSet::new(),
             faults: vec![],
             effects: vec![],
         }
@@ -98,11 +109,6 @@ impl Engine {
     /// The gated pods.
     pub fn waitlist(&self) -> &Waitlist {
         &self.waitlist
-    }
-
-    /// The known claims, volumes and classes.
-    pub fn volumes(&self) -> &VolumeCache {
-        &self.volumes
     }
 
     /// The next time at which [`Self::publish`] is due without a change.
@@ -130,43 +136,50 @@ impl Engine {
             Change::PodGone(uid) => {
                 self.shared.ledger().forget_release(uid);
                 self.waitlist.delete(uid);
-                self.backstop.delete(uid);
-                self.cache.observe_gone(uid, at.moment);
-                self.cache.delete_pod(uid);
+                self.backstop.wake();
+                self.cache.pod_gone(uid, at.moment);
             }
             Change::Namespace(name, is_managed) => {
                 if !is_managed {
                     self.backstop.opted_out(name);
                 }
-                self.cache.apply_namespace(name, *is_managed);
+                if self.cache.apply_namespace(name, *is_managed) {
+                    self.waitlist.reconsider_sites();
+                }
             }
-            Change::Link(site, link) => self.cache.set_link(site, *link),
+            Change::Link(site, link) => self.cache.apply_link(site, *link),
             Change::ByClaim(names) => self.cache.set_by_claim(names),
             Change::Liqo(liqo) => self.cache.set_liqo(liqo.clone()),
             Change::Telemetry(telemetry) => self.cache.set_telemetry((**telemetry).clone()),
             Change::Settings(config) => {
-                self.config = Arc::clone(config);
                 self.shared.ledger().set_ttl(config.reservation_ttl);
                 self.waitlist.reset();
-                self.cache.configure(config);
+                self.cache.configure(Arc::clone(config));
             }
-            Change::Volumes(change) => self.volumes.apply(change, at.moment),
+            Change::Claim(..) | Change::Volume(..) | Change::StorageClass(..) => self.volumes.apply(change),
             Change::Profiles(profiles) => self.profiles = Arc::clone(profiles),
-            Change::ListBegan(kind) => self.cache.list_began(*kind),
+            Change::ListBegan(kind) => {
+                self.cache.list_began(*kind);
+                self.volumes.list_began(*kind);
+            }
             Change::ListEnded(kind) => {
+                if !self.cache.is_listed(*kind) {
+                    self.effects.push(Effect::Listed(*kind));
+                    self.waitlist.reconsider_sites();
+                }
                 self.cache.list_ended(*kind);
-                let is_there = |uid: &str| self.cache.has_seen(uid);
-                self.waitlist.retain(is_there);
-                self.backstop.retain(is_there);
+                self.volumes.list_ended(*kind);
+                self.waitlist.retain(|uid| self.cache.has_seen(uid));
+                self.backstop.wake();
             }
             Change::Replicas(ready) => self.shared.ledger().set_replicas(*ready),
-            Change::WatchAlive(_) | Change::WatchLost(_) => {}
+            Change::WatchAlive(_) => {}
         }
     }
 
     fn apply_pod(&mut self, pod: &PodRecord, at: Now) {
         self.effects.extend(self.first_seen(pod, at));
-        self.backstop.apply(pod, at.moment);
+        self.backstop.apply(pod);
         match &pod.gated_pod {
             Some(gated) => self.waitlist.apply(Arc::clone(gated), at),
             None => self.waitlist.delete(&pod.uid),
@@ -221,10 +234,14 @@ impl Engine {
         let mut snapshot = self.cache.publish(now.moment);
         // Profiles rank good sites, and a gated pod has none, so they do not make a plan necessary.
         snapshot.profiles = Arc::clone(&self.profiles);
-        let (volumes, are_others) = self.volumes.publish(self.config.telemetry_ttl, now.moment);
-        snapshot.volumes = volumes;
+        let ttl = self.cache.config().telemetry_ttl;
+        let listed_as_of = self.cache.listed_as_of(Kind::OF_DATA);
+        let is_stale = listed_as_of.is_some_and(|as_of| now.moment.since(as_of) > ttl);
+        let (volumes, are_others) = self.volumes.publish(is_stale);
+        snapshot.volumes = listed_as_of.map(|_| volumes);
         snapshot.awaits_volumes = snapshot.sites.iter().any(|site| site.definition.can_have_data())
-            && self.volumes.is_awaited(self.config.telemetry_ttl, now.moment);
+            && listed_as_of.is_none()
+            && self.volumes.may_await(ttl, now.moment);
         if are_others || snapshot.awaits_volumes != self.shared.snapshot().awaits_volumes {
             self.waitlist.reconsider();
         }
@@ -243,9 +260,6 @@ impl Engine {
         // The old snapshot is freed after the lock is released, so nothing waits for that.
         drop(before);
         self.find_faults();
-        let listed = Kind::ALL.into_iter().filter(|kind| self.cache.is_listed(*kind));
-        let new = listed.filter(|kind| self.listed.insert(*kind));
-        self.effects.extend(new.map(Effect::Listed));
         Publication {
             plan,
             report: report.flatten(),
@@ -256,27 +270,21 @@ impl Engine {
     /// Puts the claims of gated pods into this snapshot, and returns a new plan if one is due. No plan is made until
     /// everything is listed, because a namespace that is not known yet would count as not opted in.
     fn plan(&mut self, snapshot: &mut Snapshot, now: Now) -> Option<Plan> {
+        let config = self.cache.config();
+        let (ttl, is_complete) = (config.telemetry_ttl, self.cache.is_complete());
+        // Before the lock is taken, because it compares all nodes of the sites that changed.
+        let delta = is_complete.then(|| RoomDelta::between(&self.shared.snapshot(), snapshot, ttl, now.moment));
         let ledger = {
             let mut ledger = self.shared.ledger();
             ledger.expire(now.moment);
-            if !self.cache.is_complete() {
-                return None;
-            }
-            let delta = self.cache.take_delta();
-            let freed = std::mem::replace(&mut self.freed, ledger.freed());
-            if delta.sites {
-                self.waitlist.reconsider_sites();
-            } else if freed != self.freed || delta.pods && self.waitlist.waits_for_pods() {
-                self.waitlist.reconsider();
-            }
-            let (gained, lost) = (&delta.gained, &delta.lost);
-            self.waitlist
-                .apply_delta(gained, lost, snapshot, &self.config, now.moment);
+            let delta = delta?;
+            let is_stale = snapshot.is_stale(ttl, now.moment);
+            self.waitlist.apply_delta(&delta, ledger.freed(), is_stale);
             self.waitlist.wants_plan(now.moment).then(|| ledger.clone())
         };
         let plan = ledger.map(|ledger| {
             let is_managed = |namespace: &str| self.cache.is_managed(namespace);
-            self.waitlist.plan(snapshot, &ledger, &self.config, is_managed, now)
+            self.waitlist.plan(snapshot, &ledger, config, is_managed, now)
         });
         snapshot.queue_claims = self.waitlist.claims();
         plan

@@ -11,8 +11,8 @@ use edgeward_decision::model::site::SiteDefinition;
 use edgeward_kube::units::{Micros, Now};
 
 pub use read::{
-    ForeignCluster, Latency, NamespaceMap, NamespaceOffloading, connection, foreign_cluster, namespace_map,
-    namespace_offloading, virtual_node,
+    ForeignCluster, Latency, NamespaceMap, connection, foreign_cluster, namespace_map, namespace_offloading,
+    virtual_node,
 };
 
 /// Maximum number of discovered sites. Each site has probes, and an entry in every decision.
@@ -28,7 +28,7 @@ pub struct LiqoObjects {
     /// The cluster behind each VirtualNode.
     pub virtual_nodes: Vec<Box<str>>,
     /// NamespaceOffloadings, each with its namespace.
-    pub offloadings: Vec<(Box<str>, NamespaceOffloading)>,
+    pub offloadings: Vec<(Box<str>, Offloading)>,
     /// NamespaceMaps.
     pub maps: Vec<Arc<NamespaceMap>>,
     /// Latencies from Connections, by the id of the cluster.
@@ -38,11 +38,7 @@ pub struct LiqoObjects {
 impl LiqoObjects {
     /// Returns the state that the objects describe as of now.
     pub fn facts(&self, now: Now) -> Liqo {
-        let mut namespaces = BTreeMap::<Box<str>, Offloading>::new();
-        for (namespace, offloading) in &self.offloadings {
-            let known = namespaces.entry(namespace.clone()).or_default();
-            (known.strategy, known.phase) = (Some(offloading.strategy), offloading.phase);
-        }
+        let mut namespaces: BTreeMap<_, _> = self.offloadings.iter().cloned().collect();
         for map in &self.maps {
             for (namespace, phase) in &map.namespaces {
                 let clusters = &mut namespaces.entry(namespace.clone()).or_default().clusters;
@@ -168,9 +164,10 @@ mod tests {
             virtual_nodes: vec![],
             offloadings: vec![(
                 "shop".into(),
-                NamespaceOffloading {
-                    strategy: Strategy::Remote,
+                Offloading {
+                    strategy: Some(Strategy::Remote),
                     phase: OffloadingPhase::SomeFailed,
+                    ..Offloading::default()
                 },
             )],
             maps: vec![

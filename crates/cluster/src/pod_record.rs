@@ -1,6 +1,5 @@
 //! A pod that exists, reduced to what its consumers keep of it.
 
-mod decided;
 mod read;
 mod refusal;
 
@@ -17,7 +16,6 @@ use edgeward_kube::constraints::{NodeConstraints, Toleration};
 use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::Micros;
 
-pub use decided::ObservedDecision;
 pub use read::{read_record, record};
 
 /// A pod that exists, reduced to what charges and queues need. [`record`] reads it.
@@ -95,9 +93,9 @@ pub const MAX_RESOURCES: usize = 16;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Placement {
     /// nodeSelector and required node affinity.
-    pub constraints: NodeConstraints<'static>,
+    pub constraints: NodeConstraints,
     /// Tolerations.
-    pub tolerations: Vec<Toleration<'static>>,
+    pub tolerations: Vec<Toleration>,
 }
 
 /// Phase of a pod's life, as far as charges need it.
@@ -118,25 +116,12 @@ pub struct StuckPod {
     pub uid: Arc<str>,
     /// `metadata.name`.
     pub name: Box<str>,
-    /// The pod as a workload, without constraints and tolerations.
+    /// The pod as a workload, including the placement that it carries.
     pub workload: Workload<'static>,
-    /// The constraints and tolerations, including our placement.
-    pub placement: Arc<Placement>,
     /// Id of the decision that the pod carries.
     pub decision: Option<DecisionId>,
     /// Reason code of the decision, by its annotation.
     pub reason: Option<Box<str>>,
-}
-
-impl StuckPod {
-    /// Returns the pod as a workload, including the placement that it carries.
-    pub fn workload(&self) -> Workload<'static> {
-        Workload {
-            constraints: self.placement.constraints.clone(),
-            tolerations: self.placement.tolerations.clone(),
-            ..self.workload.clone()
-        }
-    }
 }
 
 /// A pod that has our gate, as it was seen.

@@ -8,6 +8,7 @@ mod planning;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crate::cache::RoomDelta;
 use crate::pod_record::GatedPod;
 use edgeward_decision::config::Config;
 use edgeward_decision::model::queue_claims::QueueClaims;
@@ -143,6 +144,8 @@ pub struct Waitlist {
     unfinished: Unfinished,
     /// Whether the snapshot of the last plan was stale.
     stale: bool,
+    /// The value of [`Ledger::freed`] when it was last read.
+    freed: u64,
     /// When the pause after the last plan ends.
     paused_until: Moment,
     /// Overrides [`MAX_COMPARISONS`].
@@ -216,7 +219,7 @@ impl Waitlist {
     }
 
     /// Whether any pod has required affinity to other pods.
-    pub fn waits_for_pods(&self) -> bool {
+    fn waits_for_pods(&self) -> bool {
         let workloads = self.pods.values().filter_map(|entry| entry.pod.workload.as_ref());
         workloads.into_iter().any(|workload| !workload.near.is_empty())
     }
@@ -229,24 +232,24 @@ impl Waitlist {
         self.paused_until = Moment::default();
     }
 
-    /// Applies the nodes whose room changed in this snapshot. Until the next plan, nodes that `gained` room are closed to
-    /// pods behind the first that waits. Cost: a search for each node.
-    pub fn apply_delta(
-        &mut self,
-        gained: &BTreeSet<NodeId>,
-        lost: &BTreeSet<NodeId>,
-        snapshot: &Snapshot,
-        config: &Config,
-        now: Moment,
-    ) {
+    /// Applies what changed since the last publication, and the value of [`Ledger::freed`]. Until the next plan, nodes that
+    /// gained room are closed to pods behind the first that waits. Cost: a search for each changed node.
+    pub fn apply_delta(&mut self, delta: &RoomDelta, freed: u64, is_stale: bool) {
+        if delta.sites {
+            self.reconsider_sites();
+        }
         if self.pods.is_empty() {
             return;
         }
-        let is_stale = snapshot.is_stale(config.telemetry_ttl, now);
-        self.changed |=
-            is_stale != self.stale || !gained.is_empty() || lost.iter().any(|id| self.claims.on(*id).next().is_some());
-        if !gained.is_empty() {
-            Arc::make_mut(&mut self.claims).close_gained(gained);
+        let is_freed = std::mem::replace(&mut self.freed, freed) != freed;
+        let is_claimed = |id: &NodeId| self.claims.on(*id).next().is_some();
+        self.changed |= is_freed
+            || is_stale != self.stale
+            || delta.pods && self.waits_for_pods()
+            || !delta.gained.is_empty()
+            || delta.lost.iter().any(is_claimed);
+        if !delta.gained.is_empty() {
+            Arc::make_mut(&mut self.claims).close_gained(&delta.gained);
         }
     }
 
@@ -319,15 +322,8 @@ impl Waitlist {
         };
         in_order.iter().for_each(|planned| planning.consider(planned));
         planning.consider_alone(&alone, &is_managed);
-        let Planning {
-            purses,
-            claims,
-            without_site,
-            entries,
-            decisions,
-            comparisons,
-            ..
-        } = planning;
+        let (purses, claims, without_site) = (planning.purses, planning.claims, planning.without_site);
+        let (entries, decisions, comparisons) = (planning.entries, planning.decisions, planning.comparisons);
         let next =
             |((namespace, is_overdue), purse): (_, Purse)| Some(((Box::from(namespace), is_overdue), purse.next?));
         self.unfinished = purses.into_iter().filter_map(next).collect();

@@ -1,14 +1,13 @@
 //! The WAN towards a cloud site: the outcomes of probes, and when a link changes its state.
 //!
-//! `src/wan.rs` sends the probes. This module needs no network. `docs/guide/clouds.md` is for operators.
+//! `src/wan.rs` sends the probes, and [`cache`](crate::cache) takes in the resulting link (`cache/link.rs`). This module needs
+//! no network. `docs/guide/clouds.md` is for operators.
 
 mod health;
-mod window;
 
 use std::collections::BTreeMap;
 
-pub use health::{DWELL, LinkHealth};
-pub use window::{JUDGED_FROM, WINDOW, Window};
+pub use health::LinkHealth;
 
 use edgeward_decision::model::link::Link;
 use edgeward_kube::words;

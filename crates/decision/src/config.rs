@@ -220,10 +220,7 @@ impl Config {
         let mut config: Self = parse(&whole, "")?;
         config.sites = sites.unwrap_or(config.sites);
         config.check(&mut faults);
-        match faults.is_empty() {
-            true => Ok(config),
-            false => Err(Faults(faults)),
-        }
+        Faults::or(faults, config)
     }
 
     /// This configuration, if it can replace `running` without a restart. The domain cannot change: the webhook
@@ -409,11 +406,5 @@ mod tests {
 
         let others = read(json!({"domain": "acme.dev", "sites": [{"name": "only", "kind": "edge"}]}));
         assert_eq!(others.clone().replacing(&running), Ok(others));
-    }
-
-    #[test]
-    fn empty_document_is_the_default_config() {
-        assert_eq!(Config::read(&Value::Null).unwrap().telemetry_ttl, Micros::from_secs(60));
-        assert_eq!(Config::read(&json!({})).unwrap().keys, Keys::new("example.io"));
     }
 }

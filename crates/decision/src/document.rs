@@ -46,6 +46,13 @@ impl fmt::Display for Fault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Faults(pub Vec<Fault>);
 
+impl Faults {
+    /// What was read of a document, unless it has faults.
+    pub(crate) fn or<T>(faults: Vec<Fault>, read: T) -> Result<T, Self> {
+        if faults.is_empty() { Ok(read) } else { Err(Self(faults)) }
+    }
+}
+
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, fault) in self.0.iter().enumerate() {

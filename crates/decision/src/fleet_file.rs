@@ -18,8 +18,9 @@ use crate::config::site_definition::{check_fleet, some_of};
 use crate::document;
 use crate::document::{Decimal, Fault, Faults};
 use crate::model::liqo::Offloadings;
+use crate::model::site::SiteKind;
 use crate::model::snapshot::{Site, Snapshot};
-use edgeward_kube::node::{Node, NodeId};
+use edgeward_kube::node::NodeId;
 use edgeward_kube::units::{Micros, Moment};
 
 /// The document. Optional fields may be absent or null.
@@ -68,41 +69,39 @@ pub fn read(document: &Value, config: &Config, now: Moment) -> Result<Snapshot, 
         let site = entry.site(config, now, &at, &mut faults)?;
         Some((at, site))
     });
-    let mut sites: Vec<(String, Site)> = sites.collect();
+    let sites: Vec<(String, Site)> = sites.collect();
     let definitions = sites.iter().map(|(at, site)| (&**at, &*site.definition));
     check_fleet("sites", definitions, &mut faults);
 
+    let mut sites: Vec<Site> = sites.into_iter().map(|(_, site)| site).collect();
+    sites.sort_by(|a, b| a.definition.order().cmp(&b.definition.order()));
     let mut names = HashSet::new();
     for (i, entry) in file.nodes.into_iter().flatten().enumerate() {
         let at = format!("nodes[{i}]");
-        let stated_site = entry.site.clone();
         let node = entry.node(NodeId(names.len() as u32), now, &at, &mut faults);
-        let fault = if names.insert(Arc::clone(&node.name)) {
-            add(node, stated_site.as_deref(), &mut sites).err()
-        } else {
-            Some(format!("the name {:?} is taken by an earlier node", node.name))
-        };
-        faults.extend(fault.map(|message| Fault::new(at, message)));
+        if !names.insert(Arc::clone(&node.name)) {
+            let message = format_args!("the name {:?} is taken by an earlier node", node.name);
+            faults.push(Fault::new(at, message));
+        }
+        // As in the live view, a cloud's selector counts before the edge's.
+        let owners = sites.iter_mut();
+        let owners = owners.filter(|site| node.labels.contain(site.definition.selector()));
+        if let Some(site) = owners.min_by_key(|site| site.kind() == SiteKind::Edge) {
+            Arc::make_mut(&mut site.nodes).push(Arc::new(node));
+        }
     }
-
-    let mut sites: Vec<Site> = sites.into_iter().map(|(_, site)| site).collect();
     for site in &mut sites {
         Arc::make_mut(&mut site.nodes).sort_by(|one, other| one.name.cmp(&other.name));
     }
-    sites.sort_by(|a, b| a.definition.order().cmp(&b.definition.order()));
     let profiles = file.profiles.unwrap_or_default();
     let profiles = profiles::read(profiles, &sites, now, &mut faults);
     let volumes = volumes::read(
         file.persistent_volume_claims,
         file.persistent_volumes,
         file.storage_classes,
-        &mut faults,
     );
-    if !faults.is_empty() {
-        return Err(Faults(faults));
-    }
-    let has_some = |site: &Site| site.nodes().any(|node| !node.placeholders.is_empty());
-    Ok(Snapshot {
+    let has_some = |site: &Site| site.nodes().any(|node| !node.charges.placeholders.is_empty());
+    let snapshot = Snapshot {
         has_placeholders: sites.iter().any(has_some),
         revision: 1,
         kubernetes_as_of: file.age_seconds.map_or(now, |age| age.before(now)),
@@ -111,47 +110,15 @@ pub fn read(document: &Value, config: &Config, now: Moment) -> Result<Snapshot, 
         volumes: volumes.map(Arc::new),
         profiles: Arc::new(profiles),
         ..Snapshot::default()
-    })
-}
-
-/// Adds a node to the site whose selector it carries, if there is one. If several match, `stated_site` decides.
-fn add(node: Node, stated_site: Option<&str>, sites: &mut [(String, Site)]) -> Result<(), String> {
-    let sites = sites.iter_mut().map(|(_, site)| site);
-    let mut owners: Vec<_> = sites
-        .filter(|site| node.labels.contain(site.definition.selector()))
-        .collect();
-    if let Some(name) = stated_site {
-        owners.retain(|site| site.name() == name);
-        if owners.is_empty() {
-            return Err(format!(
-                "{:?} does not carry the selector of a site {name:?}",
-                node.name
-            ));
-        }
-    }
-    match &mut owners[..] {
-        [] => Ok(()),
-        [site] => {
-            Arc::make_mut(&mut site.nodes).push(Arc::new(node));
-            Ok(())
-        }
-        [first, second, ..] => Err(format!(
-            "{:?} carries the selectors of two sites, {:?} and {:?}; `site` says to which it counts",
-            node.name,
-            first.name(),
-            second.name()
-        )),
-    }
+    };
+    Faults::or(faults, snapshot)
 }
 
 /// Returns the fleet file that reads as this snapshot. Ages are as of `now` and rounded up to milliseconds, the unit in
 /// which decisions compare them. The file leaves out the revision, node ids, probe endpoints and the deadlines of
 /// terminating pods.
 pub fn write(snapshot: &Snapshot, now: Moment) -> Value {
-    let nodes = snapshot
-        .sites
-        .iter()
-        .flat_map(|site| site.nodes().map(|node| node::NodeEntry::of(node, site, snapshot)));
+    let nodes = snapshot.sites.iter().flat_map(Site::nodes);
     // Watches that are behind decide about no pod that arrives.
     let volumes = snapshot.volumes.as_deref().filter(|volumes| !volumes.is_stale);
     let file = File {
@@ -161,7 +128,7 @@ pub fn write(snapshot: &Snapshot, now: Moment) -> Value {
             .iter()
             .map(|site| site::SiteEntry::of(site, now))
             .collect(),
-        nodes: Some(nodes.collect()),
+        nodes: Some(nodes.map(node::NodeEntry::of).collect()),
         liqo: snapshot.offloadings.as_deref().cloned(),
         persistent_volume_claims: volumes.map(volumes::claims),
         persistent_volumes: volumes.map(volumes::volumes),

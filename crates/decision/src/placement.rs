@@ -6,7 +6,6 @@ pub mod estimate;
 pub mod explain;
 mod facts;
 mod filters;
-pub mod headroom;
 pub mod ledger;
 pub mod located;
 pub mod patch;

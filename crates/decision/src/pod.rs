@@ -8,7 +8,7 @@ use std::ops::Deref;
 
 use edgeward_kube::excerpt::LONGEST_NAME;
 use edgeward_kube::pod::{self, StringMap, fields};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use crate::keys::Keys;
 use crate::model::decision_id::DecisionId;
@@ -17,10 +17,13 @@ use crate::model::volumes::{MAX_CLAIMS, VolumeClaim};
 use crate::model::workload::{StatedPlacement, Workload};
 
 /// A pod, with the annotations that a policy gives it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(transparent)]
 pub struct Pod<'a> {
+    #[serde(borrow)]
     fields: pod::Pod<'a>,
     /// Annotations that count as the pod's own. See [`Pod::inherit`].
+    #[serde(skip)]
     inherited: Vec<(String, String)>,
 }
 
@@ -29,12 +32,6 @@ impl<'a> Deref for Pod<'a> {
 
     fn deref(&self) -> &Self::Target {
         &self.fields
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Pod<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        pod::Pod::deserialize(deserializer).map(Self::from)
     }
 }
 
@@ -95,7 +92,7 @@ impl<'a> Pod<'a> {
             labels: self.labels_text().into(),
             namespace,
             constraints: self.spec.constraints(),
-            tolerations: self.tolerations().collect(),
+            tolerations: self.tolerations().cloned().collect(),
             ties: self.spec.ties(),
             volume_claims: self.volume_claims(),
             left_behind: self.spec.left_behind(),

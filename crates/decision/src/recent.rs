@@ -59,14 +59,6 @@ impl<K: Ord + Clone, V, const SECONDS: u64, const MOST: usize> Recent<K, V, SECO
         self.values.iter().map(|(key, (_, value))| (key, value))
     }
 
-    /// Moves the values to other keys. Drops a value if `name` returns `None` for its key.
-    pub fn rename(&mut self, name: impl Fn(K) -> Option<K>) {
-        let values = std::mem::take(&mut self.values).into_iter();
-        self.values = values.filter_map(|(key, value)| Some((name(key)?, value))).collect();
-        let by_age = self.values.iter().map(|(key, (since, _))| (*since, key.clone()));
-        self.by_age = by_age.collect();
-    }
-
     fn take_first(&mut self) -> Option<K> {
         let (_, key) = self.by_age.pop_first()?;
         self.values.remove(&key);
@@ -104,8 +96,6 @@ mod tests {
             assert_eq!(recent.insert(key, 0, Moment(at)), None);
         }
         assert_eq!(recent.insert("c", 0, Moment(3)), Some("b"));
-        recent.rename(|key| (key == "c").then_some("d"));
-        assert_eq!(recent.iter().collect::<Vec<_>>(), [(&"d", &0)]);
-        assert_eq!((recent.remove(&"d"), recent.next_end()), (Some(0), None));
+        assert_eq!(recent.iter().collect::<Vec<_>>(), [(&"a", &0), (&"c", &0)]);
     }
 }

@@ -2,14 +2,16 @@
 //! nodeSelector, the required node affinity and the tolerations.
 //!
 //! Source: `k8s.io/component-helpers/scheduling/corev1/nodeaffinity`, `apimachinery/pkg/labels`,
-//! `core/v1.Toleration.ToleratesTaint`. A requirement that fails validation makes its term match nothing.
+//! `core/v1.Toleration.ToleratesTaint`. A term with a requirement that fails validation matches
+//! nothing.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::texts::{TaintKey, TaintValue};
 
@@ -49,33 +51,18 @@ impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
 
 /// A pod's nodeSelector and required node affinity, and the node affinity of its volumes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct NodeConstraints<'a> {
+pub struct NodeConstraints {
     /// `spec.nodeSelector`.
-    pub selector: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    pub selector: Vec<(String, String)>,
     /// `requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms`. `None` means no required affinity: every
     /// node is allowed. An empty list allows no node.
-    pub affinity: Option<Vec<Term<'a>>>,
+    pub affinity: Option<Vec<Term>>,
     /// Required node affinity of the volumes that hold the pod's data. Each volume must allow the node. The affinity is
     /// looked up; the pod does not contain it.
     pub volumes: Vec<VolumeAffinity>,
 }
 
-impl NodeConstraints<'_> {
-    /// Converts the constraints to a form that does not borrow from the parsed document.
-    pub fn into_owned(self) -> NodeConstraints<'static> {
-        NodeConstraints {
-            selector: self
-                .selector
-                .into_iter()
-                .map(|(key, value)| (owned(key), owned(value)))
-                .collect(),
-            affinity: self
-                .affinity
-                .map(|terms| terms.into_iter().map(Term::into_owned).collect()),
-            volumes: self.volumes,
-        }
-    }
-
+impl NodeConstraints {
     /// Upper bound on the comparisons of a match against one node.
     pub fn comparisons(&self) -> usize {
         let of_volumes = self.volumes.iter().flat_map(|terms| terms.iter());
@@ -100,21 +87,43 @@ impl NodeConstraints<'_> {
 
     /// Whether the pod's own nodeSelector and affinity allow the node.
     pub fn allow_by_pod(&self, name: &str, labels: &Labels) -> bool {
-        let is_matched = |terms: &Vec<Term<'_>>| terms.iter().any(|term| term.matches(name, labels));
+        let is_matched = |terms: &Vec<Term>| terms.iter().any(|term| term.matches(name, labels));
         labels.contain(self.selector.iter().map(|(k, v)| (&**k, &**v))) && self.affinity.as_ref().is_none_or(is_matched)
     }
 }
 
 /// The required node affinity of a PersistentVolume.
-pub type VolumeAffinity = Arc<Vec<Term<'static>>>;
+pub type VolumeAffinity = Arc<Vec<Term>>;
+
+/// A NodeSelector of Kubernetes. One of its terms must match.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct NodeSelector {
+    /// The terms as they are stated.
+    #[serde(deserialize_with = "or_default")]
+    pub node_selector_terms: Vec<Term>,
+}
+
+impl NodeSelector {
+    /// The terms that kube-scheduler can parse. It matches no node with any other.
+    pub fn terms(&self) -> Vec<Term> {
+        let terms = self.node_selector_terms.iter();
+        terms.filter(|term| term.is_valid()).cloned().collect()
+    }
+}
 
 /// One node selector term. All of its requirements must hold.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Term<'a> {
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Term {
     /// Requirements on labels.
-    pub expressions: Vec<Requirement<'a>>,
+    #[serde(rename = "matchExpressions", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "or_default")]
+    pub expressions: Vec<Requirement>,
     /// Requirements on node fields. Only `metadata.name` exists.
-    pub fields: Vec<Requirement<'a>>,
+    #[serde(rename = "matchFields", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "or_default")]
+    pub fields: Vec<Requirement>,
 }
 
 /// The label that identifies a node: each node has its own value.
@@ -125,124 +134,84 @@ pub fn owned(text: Cow<'_, str>) -> Cow<'static, str> {
     Cow::Owned(text.into_owned())
 }
 
-impl Term<'_> {
-    /// Converts the term to a form that does not borrow from the parsed document.
-    pub fn into_owned(self) -> Term<'static> {
-        Term {
-            expressions: self.expressions.into_iter().map(Requirement::into_owned).collect(),
-            fields: self.fields.into_iter().map(Requirement::into_owned).collect(),
-        }
+/// Reads null as absent, as Go does.
+pub(crate) fn or_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(stated: D) -> Result<T, D::Error> {
+    Option::deserialize(stated).map(Option::unwrap_or_default)
+}
+
+impl Term {
+    fn is_valid(&self) -> bool {
+        // An empty term matches no node.
+        !(self.expressions.is_empty() && self.fields.is_empty())
+            && self.expressions.iter().all(Requirement::is_valid_on_label)
+            && self.fields.iter().all(Requirement::is_valid_on_field)
     }
 
-    /// Whether the term matches a node with this name and these labels. An empty term matches no node.
+    /// Whether this term of [`NodeSelector::terms`] matches a node with this name and these labels.
     pub fn matches(&self, name: &str, labels: &Labels) -> bool {
-        let empty = self.expressions.is_empty() && self.fields.is_empty();
-        !empty
-            && self.expressions.iter().all(|r| r.matches_label(labels))
-            && self.fields.iter().all(|r| r.matches_field(name))
+        // A field that does not exist reads as the empty string.
+        let field = |key: &str| if key == "metadata.name" { name } else { "" };
+        self.expressions.iter().all(|r| r.matches(labels.get(&r.key)))
+            && self.fields.iter().all(|r| r.matches(Some(field(&r.key))))
     }
 }
 
 /// A requirement on one label or field.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Requirement<'a> {
-    key: Cow<'a, str>,
-    operator: Operator,
-    values: Vec<Cow<'a, str>>,
-    /// The operator as the pod spells it, for messages.
-    text: Cow<'a, str>,
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Requirement {
+    /// Key of the label, or name of the field.
+    #[serde(deserialize_with = "or_default")]
+    pub key: String,
+    /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
+    #[serde(deserialize_with = "or_default")]
+    pub operator: String,
+    /// The values to compare with.
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<String>,
 }
 
-/// The test that a requirement applies. `Never` stands for a requirement that kube-scheduler's parser refuses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Operator {
-    In,
-    NotIn,
-    Exists,
-    DoesNotExist,
-    Gt(i64),
-    Lt(i64),
-    Never,
-}
-
-impl<'a> Requirement<'a> {
-    /// Returns the key, the operator as the pod spells it, and the values.
-    pub fn parts(&self) -> (&str, &str, &[Cow<'a, str>]) {
-        (&self.key, &self.text, &self.values)
-    }
-
-    /// Builds a requirement on a label. A requirement that kube-scheduler cannot parse matches nothing.
-    pub fn on_label(key: Cow<'a, str>, operator: Cow<'a, str>, values: Vec<Cow<'a, str>>) -> Self {
-        let bound = match &values[..] {
-            [value] => value.parse::<i64>().ok(),
-            _ => None,
-        };
-        let parsed = match (&*operator, bound) {
-            ("In", _) if !values.is_empty() => Operator::In,
-            ("NotIn", _) if !values.is_empty() => Operator::NotIn,
-            ("Exists", _) if values.is_empty() => Operator::Exists,
-            ("DoesNotExist", _) if values.is_empty() => Operator::DoesNotExist,
-            ("Gt", Some(bound)) => Operator::Gt(bound),
-            ("Lt", Some(bound)) => Operator::Lt(bound),
-            _ => Operator::Never,
-        };
-        let valid = is_label_key(&key) && values.iter().all(|value| is_label_value(value));
+impl Requirement {
+    /// Requires this value.
+    pub fn is(key: &str, value: &str) -> Self {
         Self {
-            key,
-            operator: if valid { parsed } else { Operator::Never },
-            values,
-            text: operator,
+            key: key.to_owned(),
+            operator: "In".to_owned(),
+            values: vec![value.to_owned()],
         }
     }
 
-    /// Builds a requirement on a node field. kube-scheduler accepts only `In` or `NotIn` with exactly one value.
-    /// Anything else matches nothing.
-    pub fn on_field(key: Cow<'a, str>, operator: Cow<'a, str>, values: Vec<Cow<'a, str>>) -> Self {
-        let parsed = match (&*operator, values.len()) {
-            ("In", 1) => Operator::In,
-            ("NotIn", 1) => Operator::NotIn,
-            _ => Operator::Never,
+    fn is_valid_on_label(&self) -> bool {
+        let are_fit = match &*self.operator {
+            "In" | "NotIn" => !self.values.is_empty(),
+            "Exists" | "DoesNotExist" => self.values.is_empty(),
+            "Gt" | "Lt" => self.values.len() == 1 && number(&self.values[0]).is_some(),
+            _ => false,
         };
-        Self {
-            key,
-            operator: parsed,
-            values,
-            text: operator,
-        }
+        are_fit && is_label_key(&self.key) && self.values.iter().all(|value| is_label_value(value))
     }
 
-    fn into_owned(self) -> Requirement<'static> {
-        Requirement {
-            key: owned(self.key),
-            operator: self.operator,
-            values: self.values.into_iter().map(owned).collect(),
-            text: owned(self.text),
-        }
+    fn is_valid_on_field(&self) -> bool {
+        matches!(&*self.operator, "In" | "NotIn") && self.values.len() == 1
     }
 
-    fn matches_label(&self, labels: &Labels) -> bool {
-        let value = labels.get(&self.key);
-        let number = || value.and_then(|v| v.parse::<i64>().ok());
-        match self.operator {
-            Operator::In => value.is_some_and(|v| self.values.iter().any(|allowed| allowed == v)),
-            Operator::NotIn => value.is_none_or(|v| self.values.iter().all(|refused| refused != v)),
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
-            Operator::Gt(bound) => number().is_some_and(|n| n > bound),
-            Operator::Lt(bound) => number().is_some_and(|n| n < bound),
-            Operator::Never => false,
-        }
-    }
-
-    fn matches_field(&self, node_name: &str) -> bool {
-        // A field that does not exist reads as the empty string.
-        let field = if self.key == "metadata.name" { node_name } else { "" };
-        match self.operator {
-            Operator::In => self.values.iter().all(|v| v == field),
-            Operator::NotIn => self.values.iter().all(|v| v != field),
+    fn matches(&self, value: Option<&str>) -> bool {
+        let is_listed = || value.is_some_and(|value| self.values.iter().any(|listed| listed == value));
+        let compared = || Some(number(value?)?.cmp(&number(self.values.first()?)?));
+        match &*self.operator {
+            "In" => is_listed(),
+            "NotIn" => !is_listed(),
+            "Exists" => value.is_some(),
+            "DoesNotExist" => value.is_none(),
+            "Gt" => compared().is_some_and(Ordering::is_gt),
+            "Lt" => compared().is_some_and(Ordering::is_lt),
             _ => false,
         }
     }
+}
+
+fn number(text: &str) -> Option<i64> {
+    text.parse().ok()
 }
 
 /// Whether `key` is a valid key of a label or taint, `[prefix/]name`. Source:
@@ -290,12 +259,11 @@ pub fn is_label_value(value: &str) -> bool {
 
 /// A taint of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Taint {
     /// Key.
     pub key: Box<str>,
     /// Value; often empty.
-    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "str::is_empty")]
     pub value: Box<str>,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: Box<str>,
@@ -349,47 +317,38 @@ impl Taint {
 /// A toleration, as in a pod spec.
 // A pod states it, or a site's placement adds it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(!default)]
-pub struct Toleration<'a> {
+#[serde(default)]
+#[schemars(!default, deny_unknown_fields)]
+pub struct Toleration {
     /// Key of the taint. An empty key with Exists tolerates every taint.
     #[schemars(with = "Option<TaintKey>")]
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub key: Cow<'a, str>,
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "str::is_empty")]
+    pub key: String,
     /// Equal (default) or Exists.
     // In a pod it may be empty, which means Equal. `Lt` and `Gt` are alpha in Kubernetes; here they tolerate nothing.
     #[schemars(!default, with = "Option<String>", extend("enum" = ["Equal", "Exists", null]))]
     #[serde(default = "equal", skip_serializing_if = "str::is_empty")]
-    pub operator: Cow<'a, str>,
+    #[serde(deserialize_with = "or_default")]
+    pub operator: String,
     /// Value of the taint, for Equal.
     #[schemars(with = "Option<TaintValue>")]
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub value: Cow<'a, str>,
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "str::is_empty")]
+    pub value: String,
     /// Effect of the taint. If absent, every effect.
     #[schemars(with = "Option<String>", extend("enum" = ["NoSchedule", "PreferNoSchedule", "NoExecute", null]))]
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub effect: Cow<'a, str>,
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "str::is_empty")]
+    pub effect: String,
     /// How long a `NoExecute` taint is tolerated, in seconds. `None` means forever. Tolerations of a site never set it.
-    #[serde(skip)]
+    #[schemars(skip)]
+    #[serde(rename = "tolerationSeconds", skip_serializing_if = "Option::is_none")]
     pub seconds: Option<i64>,
 }
 
-fn equal() -> Cow<'static, str> {
-    "Equal".into()
+fn equal() -> String {
+    "Equal".to_owned()
 }
 
-impl Toleration<'_> {
-    /// Converts the toleration to a form that does not borrow from the parsed document.
-    pub fn into_owned(self) -> Toleration<'static> {
-        Toleration {
-            key: owned(self.key),
-            operator: owned(self.operator),
-            value: owned(self.value),
-            effect: owned(self.effect),
-            seconds: self.seconds,
-        }
-    }
-
+impl Toleration {
     /// Whether the toleration tolerates `taint`.
     pub fn tolerates(&self, taint: &Taint) -> bool {
         (self.effect.is_empty() || *self.effect == *taint.effect)
@@ -402,7 +361,7 @@ impl Toleration<'_> {
     }
 
     /// Whether this toleration tolerates everything that `other` tolerates, for at least as long.
-    pub fn covers(&self, other: &Toleration<'_>) -> bool {
+    pub fn covers(&self, other: &Toleration) -> bool {
         let any_value = self.operator == "Exists";
         let equal = |operator: &str| matches!(operator, "" | "Equal");
         let same_value = equal(&self.operator) && equal(&other.operator) && self.value == other.value;

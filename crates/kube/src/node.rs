@@ -23,32 +23,53 @@ pub struct Node {
     pub name: Arc<str>,
     /// Labels.
     pub labels: Labels,
-    /// Annotations with numeric values, for performance profiles.
-    pub annotations: Labels,
-    /// Addresses of type InternalIP or Hostname.
-    pub addresses: Vec<Box<str>>,
-    /// Taints.
-    pub taints: Vec<Taint>,
+    /// What performance profiles read of it.
+    pub profiled: Profiled,
+    /// What keeps pods off the node.
+    pub state: NodeState,
     /// `status.allocatable`, without pod slots.
     pub allocatable: Amounts,
     /// Pod slots: `status.allocatable.pods`.
     pub slots: i64,
-    /// Sum of all charges.
-    pub used: Amounts,
-    /// Number of pods charged to the node.
-    pub pods: i64,
-    /// The part of `used` and `pods` that becomes free when terminating pods are gone.
-    pub terminating: Vec<Terminating>,
-    /// The part of `used` and `pods` that placeholders take, including terminating ones.
-    pub placeholders: Vec<(Placeholder, Share)>,
-    /// The part of `used` and `pods` held by pods of each `spec.priority`. Preemption could free it.
-    pub by_priority: Vec<(i32, Share)>,
+    /// What pods take from it.
+    pub charges: Charges,
+}
+
+/// The fields of a node for performance profiles. Placement does not depend on them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Profiled {
+    /// Annotations with numeric values.
+    pub annotations: Labels,
+    /// Addresses of type InternalIP or Hostname.
+    pub addresses: Vec<Box<str>>,
+}
+
+/// The fields of a node that keep pods off it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeState {
+    /// Taints.
+    pub taints: Vec<Taint>,
     /// `spec.unschedulable`.
     pub cordoned: bool,
     /// Whether condition Ready is True.
     pub ready: bool,
     /// When the node stops being [young](YOUNG). `None` if it already has.
     pub young_until: Option<Moment>,
+}
+
+/// What pods take from a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Charges {
+    /// Sum of all charges.
+    pub used: Amounts,
+    /// Number of pods charged to the node.
+    pub pods: i64,
+    /// The part of `used` and `pods` that becomes free when terminating pods are gone, sorted.
+    pub terminating: Vec<(Termination, Share)>,
+    /// The part of `used` and `pods` that placeholders take, including terminating ones. Sorted.
+    pub placeholders: Vec<(Placeholder, Share)>,
+    /// The part of `used` and `pods` held by pods of each `spec.priority`, sorted. Preemption could free it.
+    pub by_priority: Vec<(i32, Share)>,
 }
 
 /// Age below which a node is young: it may still get labels and resources, and lose its startup taints.
@@ -60,8 +81,9 @@ impl Node {
     /// Whether more is used on this node than on `other`, the same node at another time. Compares resources, pods, and
     /// the pods that other pods keep apart from.
     pub fn has_less_than(&self, other: &Node) -> bool {
-        let (mut used, mut apart) = (self.used.named(), self.used.apart.iter());
-        self.pods > other.pods
+        let (charges, other) = (&self.charges, &other.charges);
+        let (mut used, mut apart) = (charges.used.named(), charges.used.apart.iter());
+        charges.pods > other.pods
             || used.any(|(name, amount)| amount > other.used.get(name))
             || apart.any(|(apart, pods)| *pods > other.used.pods_apart(apart))
     }
@@ -70,25 +92,23 @@ impl Node {
     /// constraints and tolerations. Room is not checked.
     pub fn admits<'t>(
         &self,
-        constraints: &NodeConstraints<'_>,
-        tolerations: impl Iterator<Item = &'t Toleration<'t>> + Clone,
+        constraints: &NodeConstraints,
+        tolerations: impl Iterator<Item = &'t Toleration> + Clone,
     ) -> bool {
-        let mut hard = self.taints.iter().filter(|taint| taint.is_hard());
-        self.ready
+        let mut hard = self.state.taints.iter().filter(|taint| taint.is_hard());
+        self.state.ready
             && hard.all(|taint| is_tolerated(taint, tolerations.clone()))
-            && (!self.cordoned || is_tolerated(&UNSCHEDULABLE, tolerations))
+            && (!self.state.cordoned || is_tolerated(&UNSCHEDULABLE, tolerations))
             && constraints.allow(&self.name, &self.labels)
     }
 
     /// The taints that keep pods with these tolerations off the node, without the taints for a condition of the node.
     pub fn lasting_taints<'t>(
         &self,
-        tolerations: impl Iterator<Item = &'t Toleration<'t>> + Clone,
+        tolerations: impl Iterator<Item = &'t Toleration> + Clone,
     ) -> impl Iterator<Item = &Taint> {
-        let lasting = self
-            .taints
-            .iter()
-            .filter(|taint| taint.is_hard() && !taint.is_condition());
+        let taints = self.state.taints.iter();
+        let lasting = taints.filter(|taint| taint.is_hard() && !taint.is_condition());
         lasting.filter(move |taint| !is_tolerated(taint, tolerations.clone()))
     }
 
@@ -99,7 +119,7 @@ impl Node {
     }
 }
 
-fn is_tolerated<'t>(taint: &Taint, mut tolerations: impl Iterator<Item = &'t Toleration<'t>>) -> bool {
+fn is_tolerated<'t>(taint: &Taint, mut tolerations: impl Iterator<Item = &'t Toleration>) -> bool {
     tolerations.any(|toleration| toleration.tolerates(taint))
 }
 
@@ -141,15 +161,6 @@ pub struct Termination {
     pub takes: Option<Micros>,
     /// Priority and grace period, if the pods are placeholders.
     pub placeholder: Option<Placeholder>,
-}
-
-/// The share of the terminating pods on a node that have equal facts about their termination.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Terminating {
-    /// Facts about the termination.
-    pub termination: Termination,
-    /// The part of the node that the pods take.
-    pub share: Share,
 }
 
 /// How long after its grace period a pod may still be terminating. It is killed then, and its volumes are removed.

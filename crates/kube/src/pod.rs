@@ -7,19 +7,18 @@ mod affinity;
 // Named as in the Kubernetes API.
 #[allow(missing_docs)]
 pub mod fields;
-mod job_time;
 mod status;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use crate::constraints::{DECLARED, NodeConstraints, Requirement, Term, Toleration};
+use crate::constraints::{DECLARED, NodeConstraints, NodeSelector, Toleration};
 use crate::resources::{ResourceList, is_pod_level};
 use crate::ties::{Leftover, Tie, Ties};
 use crate::units::Micros;
-use fields::{Constraints, Container, NodeSelectorRequirement, Resources, Spec, UnreadPod, WireToleration};
+use fields::{Constraints, Container, Resources, Spec, UnreadPod};
 
-pub use fields::{Condition, Metadata, NodeSelector, NodeSelectorTerm, Pod, StringMap, Text};
+pub use fields::{Condition, Metadata, Pod, StringMap, Text};
 
 /// Maximum total length, in bytes, of the JSON text of nodeSelector, affinity and tolerations in a pod that is kept
 /// whole. A pod above it is kept with its request and nodeSelector only.
@@ -156,9 +155,8 @@ impl<'a> Pod<'a> {
     }
 
     /// `spec.tolerations`.
-    pub fn tolerations(&self) -> impl Iterator<Item = Toleration<'a>> {
-        let tolerations = self.spec.constraints.tolerations.iter().flatten();
-        tolerations.map(WireToleration::toleration)
+    pub fn tolerations(&self) -> impl Iterator<Item = &Toleration> {
+        self.spec.constraints.tolerations.iter().flatten()
     }
 
     /// Whether the pod is the mirror of a static pod.
@@ -228,7 +226,7 @@ impl<'a> Spec<'a> {
 
     /// Whether every container requests this resource.
     pub fn requests_everywhere(&self, name: &str) -> bool {
-        let requests = |container: &Container<'a>| container.requests().is_some_and(|list| list.get(name).is_some());
+        let requests = |container: &Container<'a>| container.requests().is_some_and(|list| list.0.contains_key(name));
         self.all_containers().all(requests)
     }
 
@@ -242,9 +240,9 @@ impl<'a> Spec<'a> {
         'a: 's,
     {
         let mut total = self.aggregate(of_container);
-        for (name, quantity) in of_pod.iter().flat_map(|list| list.iter()) {
+        for (name, quantity) in of_pod.iter().flat_map(|list| &list.0) {
             if is_pod_level(name) {
-                total.set(name.clone(), quantity);
+                total.0.insert(name.clone(), *quantity);
             }
         }
         if let Some(overhead) = &self.overhead {
@@ -276,12 +274,13 @@ impl<'a> Spec<'a> {
             }
             // While an init container runs, so do the sidecars before it. A resource that it does not request cannot
             // peak there, because `running` contains all sidecars.
-            for (name, quantity) in list.iter() {
-                peak.raise(name.clone(), sidecars.get(name).unwrap_or_default() + quantity);
+            for (name, quantity) in &list.0 {
+                let before = sidecars.0.get(name).copied().unwrap_or_default();
+                peak.raise(name.clone(), before + *quantity);
             }
         }
-        for (name, quantity) in peak.iter() {
-            running.raise(name.clone(), quantity);
+        for (name, quantity) in peak.0 {
+            running.raise(name, quantity);
         }
         running
     }
@@ -292,7 +291,7 @@ impl<'a> Spec<'a> {
                 && let Some(limits) = &resources.limits
             {
                 let requests = resources.requests.get_or_insert_default();
-                requests.fill_from(limits.iter());
+                requests.fill_from(limits.0.iter());
             }
             if self.host_network == Some(true) {
                 for port in container.ports.iter_mut().flatten() {
@@ -318,43 +317,45 @@ impl<'a> Spec<'a> {
         let requests = self.aggregate(Container::stated);
         let limits = self.aggregate(|container| Some(Cow::Borrowed(container.resources.as_ref()?.limits.as_ref()?)));
         let Some(resources) = &mut self.resources else { return };
-        let stated = |list: &Option<ResourceList<'a>>| list.as_ref().is_some_and(|list| !list.is_empty());
+        let stated = |list: &Option<ResourceList<'a>>| list.as_ref().is_some_and(|list| !list.0.is_empty());
         if !stated(&resources.limits) && !stated(&resources.requests) {
             return;
         }
-        let hugepages = limits.iter().filter(|(name, _)| {
-            let requested = resources
-                .requests
-                .as_ref()
-                .is_some_and(|requests| requests.get(name).is_some());
-            name.starts_with("hugepages-") && !requested
+        let requested = resources.requests.as_ref();
+        let hugepages = limits.0.iter().filter(|(name, _)| {
+            let is_requested = requested.is_some_and(|requests| requests.0.contains_key(*name));
+            name.starts_with("hugepages-") && !is_requested
         });
         resources.limits.get_or_insert_default().fill_from(hugepages);
-        let Some(limits) = resources.limits.as_ref().filter(|limits| !limits.is_empty()) else {
+        let Some(limits) = resources.limits.as_ref().filter(|limits| !limits.0.is_empty()) else {
             return;
         };
-        let from_containers = requests.iter().filter(|(name, _)| matches!(&***name, "cpu" | "memory"));
-        let from_limits = limits.iter().filter(|(name, _)| is_pod_level(name));
+        let from_containers = requests
+            .0
+            .iter()
+            .filter(|(name, _)| matches!(&***name, "cpu" | "memory"));
+        let from_limits = limits.0.iter().filter(|(name, _)| is_pod_level(name));
         let pod_requests = resources.requests.get_or_insert_default();
         pod_requests.fill_from(from_containers);
         pod_requests.fill_from(from_limits);
     }
 
     /// Returns nodeSelector, required node affinity and needed node features.
-    pub fn constraints(&self) -> NodeConstraints<'a> {
+    pub fn constraints(&self) -> NodeConstraints {
         let Constraints {
             node_selector,
             affinity,
             ..
         } = &self.constraints;
         let required = (|| affinity.as_ref()?.node_affinity.as_ref()?.required.as_ref())();
-        let features = self
-            .needed_features()
-            .map(|feature| (format!("{DECLARED}{feature}").into(), "".into()));
+        let stated = node_selector.iter().flat_map(StringMap::iter);
+        let stated = stated.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let features = self.needed_features();
+        let features = features.map(|feature| (format!("{DECLARED}{feature}"), String::new()));
         NodeConstraints {
-            selector: node_selector.iter().flat_map(StringMap::cows).chain(features).collect(),
+            selector: stated.chain(features).collect(),
             volumes: vec![],
-            affinity: required.map(|selector| selector.terms().collect()),
+            affinity: required.map(NodeSelector::terms),
         }
     }
 
@@ -417,36 +418,6 @@ impl<'a> Spec<'a> {
             Tie::ResourceClaims => self.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
         };
         Tie::ALL.into_iter().filter(has).collect()
-    }
-}
-
-impl<'a> NodeSelector<'a> {
-    /// The terms of the selector. One of them must match.
-    pub fn terms(&self) -> impl Iterator<Item = Term<'a>> {
-        self.node_selector_terms.iter().flatten().map(NodeSelectorTerm::term)
-    }
-}
-
-impl<'a> NodeSelectorTerm<'a> {
-    /// Returns the term as it is matched.
-    pub fn term(&self) -> Term<'a> {
-        let requirements = |list: &Option<Vec<NodeSelectorRequirement<'a>>>, build: RequirementBuilder<'a>| {
-            let requirements = list.iter().flatten();
-            requirements.map(|requirement| requirement.build(build)).collect()
-        };
-        Term {
-            expressions: requirements(&self.match_expressions, Requirement::on_label),
-            fields: requirements(&self.match_fields, Requirement::on_field),
-        }
-    }
-}
-
-type RequirementBuilder<'a> = fn(Cow<'a, str>, Cow<'a, str>, Vec<Cow<'a, str>>) -> Requirement<'a>;
-
-impl<'a> NodeSelectorRequirement<'a> {
-    fn build(&self, build: RequirementBuilder<'a>) -> Requirement<'a> {
-        let values = self.values.iter().flatten().map(|value| value.0.clone()).collect();
-        build(self.key.0.clone(), self.operator.0.clone(), values)
     }
 }
 

@@ -8,19 +8,9 @@ use crate::units::{Bytes, Millicores, Quantity};
 
 /// Exact quantities by resource name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ResourceList<'a>(BTreeMap<Cow<'a, str>, Quantity>);
+pub struct ResourceList<'a>(pub BTreeMap<Cow<'a, str>, Quantity>);
 
 impl<'a> ResourceList<'a> {
-    /// Returns the quantity of `name`, if any.
-    pub fn get(&self, name: &str) -> Option<Quantity> {
-        self.0.get(name).copied()
-    }
-
-    /// Sets the quantity of `name`.
-    pub fn set(&mut self, name: Cow<'a, str>, quantity: Quantity) {
-        self.0.insert(name, quantity);
-    }
-
     /// Adds `other`, name by name.
     pub fn add(&mut self, other: &ResourceList<'a>) {
         for (name, quantity) in &other.0 {
@@ -35,11 +25,6 @@ impl<'a> ResourceList<'a> {
         *old = (*old).max(quantity);
     }
 
-    /// Names and quantities, sorted by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&Cow<'a, str>, Quantity)> {
-        self.0.iter().map(|(name, quantity)| (name, *quantity))
-    }
-
     /// Rounds each quantity up to thousandths.
     pub fn round_to_millis(&mut self) {
         for quantity in self.0.values_mut() {
@@ -48,18 +33,13 @@ impl<'a> ResourceList<'a> {
     }
 
     /// Adds the entries whose names are missing.
-    pub(crate) fn fill_from<'s>(&mut self, entries: impl Iterator<Item = (&'s Cow<'a, str>, Quantity)>)
+    pub(crate) fn fill_from<'s>(&mut self, entries: impl Iterator<Item = (&'s Cow<'a, str>, &'s Quantity)>)
     where
         'a: 's,
     {
         for (name, quantity) in entries {
-            self.0.entry(name.clone()).or_insert(quantity);
+            self.0.entry(name.clone()).or_insert(*quantity);
         }
-    }
-
-    /// Whether the list is empty.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// Converts to the integers that kube-scheduler compares: CPU in millicores, everything else in whole units. Both
@@ -79,12 +59,6 @@ impl<'a> ResourceList<'a> {
         }
         amounts.scalars.shrink_to_fit();
         amounts
-    }
-}
-
-impl<'a> FromIterator<(Cow<'a, str>, Quantity)> for ResourceList<'a> {
-    fn from_iter<I: IntoIterator<Item = (Cow<'a, str>, Quantity)>>(entries: I) -> Self {
-        Self(entries.into_iter().collect())
     }
 }
 
@@ -257,9 +231,10 @@ impl Amounts {
         self.scalars.shrink_to_fit();
     }
 
-    /// Drops the extended resources with an amount of zero. A pod may list any number of them.
+    /// Drops the extended resources and anti-affinity keys with an amount of zero. A pod may list any number of them.
     pub fn forget_zeros(&mut self) {
         self.scalars.retain(|(_, amount)| *amount != 0);
+        self.apart.retain(|(_, pods)| *pods != 0);
     }
 
     /// Returns `self` minus `other`, for each resource of `self`.
@@ -324,10 +299,9 @@ mod tests {
     use super::*;
 
     fn list(entries: &[(&'static str, &str)]) -> ResourceList<'static> {
-        entries
-            .iter()
-            .map(|&(name, quantity)| (Cow::Borrowed(name), Quantity::parse(quantity).unwrap()))
-            .collect()
+        let entries = entries.iter();
+        let read = |&(name, quantity): &(&'static str, &str)| (name.into(), Quantity::parse(quantity).unwrap());
+        ResourceList(entries.map(read).collect())
     }
 
     #[test]

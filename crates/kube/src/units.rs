@@ -3,17 +3,16 @@
 //! The type's name is the unit. Arithmetic saturates, so a hostile number can make a pod unplaceable but never wraps
 //! into a small one.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::ops::{Add, Sub};
 
 use jiff::SignedDuration;
 use jiff::fmt::friendly::{Spacing, SpanPrinter};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use serde_json::{Number, Value};
+use serde_json::Value;
 
-macro_rules! integer_unit {
-    ($(#[$doc:meta])* $name:ident($int:ty)) => {
+macro_rules! integer_units {
+    ($($(#[$doc:meta])* $name:ident($int:ty);)+) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub $int);
@@ -31,29 +30,20 @@ macro_rules! integer_unit {
                 Self(self.0.saturating_sub(other.0))
             }
         }
-    };
+    )+};
 }
 
-integer_unit! {
+integer_units! {
     /// CPU in thousandths of a core.
-    Millicores(i64)
-}
-integer_unit! {
+    Millicores(i64);
     /// Memory or storage in bytes.
-    Bytes(i64)
-}
-integer_unit! {
+    Bytes(i64);
     /// A duration in microseconds. Subtraction stops at zero.
-    Micros(u64)
-}
-integer_unit! {
+    Micros(u64);
     /// A ratio in thousandths: 20 is 2 %, and a speed factor of 1000 is 1.0.
-    Permille(u32)
-}
-
-integer_unit! {
+    Permille(u32);
     /// Cost of an hour, in millionths of a currency that is not specified.
-    CostPerHour(u64)
+    CostPerHour(u64);
 }
 
 impl Permille {
@@ -253,16 +243,10 @@ impl Now {
 /// Source: `k8s.io/apimachinery/pkg/api/resource`. A magnitude below one billionth rounds up to one billionth. Values
 /// with binary suffixes are capped at 2^63−1; larger decimal values saturate. So does a number with more digits than an
 /// `u128` holds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(try_from = "Stated<'_>")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity {
     nanos: i128,
 }
-
-/// Error for a string that is not a [`Quantity`].
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a quantity (a number such as 2, 0.5, 500m, 1.5Gi or 1e3)")]
-pub struct QuantityError(pub String);
 
 const MILLI: i128 = 1_000_000;
 const UNIT: i128 = 1_000_000_000;
@@ -274,8 +258,12 @@ const MAX_DECIMAL: i128 = i128::MAX / 1_000;
 
 impl Quantity {
     /// Parses the notation that the API server accepts. Allocates only on failure.
-    pub fn parse(text: &str) -> Result<Self, QuantityError> {
-        Self::try_parse(text).ok_or_else(|| QuantityError(text.to_owned()))
+    ///
+    /// # Errors
+    /// The text is not a quantity.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        Self::try_parse(text)
+            .ok_or_else(|| format!("`{text}` is not a quantity (a number such as 2, 0.5, 500m, 1.5Gi or 1e3)"))
     }
 
     fn try_parse(text: &str) -> Option<Self> {
@@ -407,25 +395,15 @@ fn scaled(mut digits: impl Iterator<Item = u8>, exponent10: i32, exponent2: u32)
     Some(MAX_DECIMAL.min(i128::try_from(scaled).ok()?))
 }
 
-/// A quantity as JSON states it.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "not a quantity such as 2, \"500m\" or \"1.5Gi\"")]
-enum Stated<'a> {
-    // First, because nearly every quantity is a string.
-    #[serde(borrow)]
-    Text(Cow<'a, str>),
-    Number(Number),
-}
-
-impl TryFrom<Stated<'_>> for Quantity {
-    type Error = QuantityError;
-
-    fn try_from(stated: Stated<'_>) -> Result<Self, QuantityError> {
-        match stated {
-            Stated::Number(number) => Self::parse(&number.to_string()),
+/// Reads a number or a string.
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let quantity = match Value::deserialize(deserializer)? {
             // The API server's decoder trims the text too.
-            Stated::Text(text) => Self::parse(text.trim()),
-        }
+            Value::String(text) => Self::parse(text.trim()),
+            number => Self::parse(&number.to_string()),
+        };
+        quantity.map_err(de::Error::custom)
     }
 }
 

@@ -94,6 +94,14 @@ fn note(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
+/// A flag that the first SIGINT sets. The second one ends the process in the default way.
+fn set_by_sigint() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register_conditional_default(signal_hook::consts::SIGINT, Arc::clone(&stop))?;
+    signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&stop))?;
+    Ok(stop)
+}
+
 /// Prints to standard output. A closed pipe is not an error: the reader has seen enough.
 fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
@@ -139,10 +147,7 @@ impl Simulate {
                 .threads
                 .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
         };
-        let stop = Arc::new(AtomicBool::new(false));
-        // A second SIGINT ends the process in the default way.
-        signal_hook::flag::register_conditional_default(signal_hook::consts::SIGINT, Arc::clone(&stop))?;
-        signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&stop))?;
+        let stop = set_by_sigint()?;
         let is_terminal = std::io::stderr().is_terminal();
         let progress = |done: usize, all: usize| {
             if is_terminal {

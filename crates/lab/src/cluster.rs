@@ -97,7 +97,7 @@ impl NodeState {
     }
 
     pub(crate) fn fits(&self, request: &Amounts) -> bool {
-        self.node.ready
+        self.node.state.ready
             && (self.pods.len() as i64) < self.node.slots
             && request.fits(&self.node.allocatable, &self.used)
     }

@@ -10,8 +10,6 @@ mod checkpoint;
 mod choice;
 mod curve;
 mod evaluation;
-mod figure;
-mod layers;
 mod memory;
 mod network;
 mod optimiser;
@@ -22,8 +20,7 @@ mod training;
 mod world;
 
 pub use curve::learning_curve;
-pub use evaluation::{Group, Section, Trial, have_one_figure, json, over_clusters, tables};
-pub use figure::{Line, Panel, figure};
+pub use evaluation::{Group, Section, Trial, json, tables};
 pub use network::{Network, Shape};
 pub use plan::{Algorithm, Plan};
 pub use policy::Policy;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use edgeward_decision::model::slo::{Class, PerClass};
 
+use crate::statistics::quantile;
+
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// Units with a time to meet, and how many were met in time, by class.
@@ -12,8 +14,8 @@ pub struct Outcome {
     pub cost: f64,
     pub edge_utilisation: f64,
     pub gated: u64,
-    /// The time that each gated pod was gated, in seconds.
-    pub gated_seconds: Vec<f64>,
+    /// Total time that pods were gated, in seconds.
+    pub gated_seconds: f64,
     /// Total time that pods were unschedulable, in seconds.
     pub unschedulable_seconds: f64,
     pub unschedulable: u64,
@@ -67,20 +69,26 @@ impl Attained {
         (self.asked > 0).then(|| self.met as f64 / self.asked as f64)
     }
 
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            asked: self.asked + other.asked,
-            met: self.met + other.met,
-        }
+    pub fn of_all(classes: &PerClass<Self>) -> Self {
+        let classes = Class::ALL.into_iter().map(|class| classes[class]);
+        classes.fold(Self::default(), |all, class| Self {
+            asked: all.asked + class.asked,
+            met: all.met + class.met,
+        })
     }
 }
 
 impl Outcome {
     pub fn attained(&self) -> Attained {
-        Class::ALL
-            .into_iter()
-            .map(|class| self.attainment[class])
-            .fold(Attained::default(), Attained::and)
+        Attained::of_all(&self.attainment)
+    }
+
+    /// Percentiles 0 to 100 of the waits, in seconds.
+    pub fn wait_percentiles(&self) -> Vec<f64> {
+        let mut waits = self.waits.clone();
+        waits.sort_unstable_by(f64::total_cmp);
+        let shares = (0..=100).map(|percent| f64::from(percent) / 100.0);
+        shares.map(|share| quantile(&waits, share)).collect()
     }
 
     pub fn cloud_fraction(&self) -> Option<f64> {

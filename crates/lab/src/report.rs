@@ -2,16 +2,17 @@
 
 mod json;
 mod page;
+pub(crate) mod plot;
 mod table;
 
 pub use json::json;
 pub use page::page;
-pub(crate) use page::plot;
 pub use table::table;
 
-use edgeward_decision::model::slo::Class;
+use edgeward_decision::model::slo::{Class, PerClass};
 
-use crate::experiment::{Results, RunResult, all};
+use crate::experiment::Results;
+use crate::outcome::{Attained, Outcome};
 use crate::policy::Policy;
 use crate::statistics::{Estimate, estimate};
 
@@ -22,7 +23,7 @@ struct Measure {
     /// Factor from the value to the number in the table: 100 for shares.
     scale: f64,
     decimals: usize,
-    of: fn(&RunResult) -> Option<f64>,
+    of: fn(&Outcome) -> Option<f64>,
 }
 
 const MEASURES: [Measure; 9] = [
@@ -59,7 +60,7 @@ const MEASURES: [Measure; 9] = [
         title: "cloud %",
         scale: 100.0,
         decimals: 1,
-        of: |run| run.cloud_fraction,
+        of: |run| run.cloud_fraction(),
     },
     Measure {
         key: "cost",
@@ -80,14 +81,14 @@ const MEASURES: [Measure; 9] = [
         title: "gated s",
         scale: 1.0,
         decimals: 1,
-        of: |run| (run.gated > 0).then_some(run.gated_seconds),
+        of: |run| (run.gated > 0).then(|| run.gated_seconds / run.gated as f64),
     },
     Measure {
         key: "unschedulableSeconds",
         title: "unschedulable s",
         scale: 1.0,
         decimals: 1,
-        of: |run| (run.unschedulable > 0).then_some(run.unschedulable_seconds),
+        of: |run| (run.unschedulable > 0).then(|| run.unschedulable_seconds / run.unschedulable as f64),
     },
 ];
 
@@ -103,9 +104,10 @@ impl Measure {
 
 /// The attainments of the bound `relaxed`, in the order of the measures.
 fn relaxed(results: &Results) -> [Option<Estimate>; ATTAINMENTS] {
-    let of = |share: &dyn Fn(&edgeward_decision::model::slo::PerClass<crate::outcome::Attained>) -> Option<f64>| {
+    let of = |share: &dyn Fn(&PerClass<Attained>) -> Option<f64>| {
         estimate(&results.relaxed.values().filter_map(share).collect::<Vec<_>>())
     };
     let [latency, throughput, batch] = Class::ALL.map(|class| of(&|bound| bound[class].share()));
-    [of(&|bound| all(bound).share()), latency, throughput, batch]
+    let all = of(&|bound| Attained::of_all(bound).share());
+    [all, latency, throughput, batch]
 }

@@ -462,8 +462,8 @@ impl<'s> Run<'s> {
 
     fn set_ready(&mut self, failure: usize, is_ready: bool) {
         for node in self.failure(failure).nodes {
-            if self.nodes[*node].node.ready != is_ready {
-                self.nodes[*node].node.ready = is_ready;
+            if self.nodes[*node].node.state.ready != is_ready {
+                self.nodes[*node].node.state.ready = is_ready;
                 let changed: Node = self.nodes[*node].node.clone();
                 self.emit_node(changed);
                 if is_ready {

@@ -8,6 +8,15 @@ pub struct Estimate {
     pub half_width: Option<f64>,
 }
 
+impl Estimate {
+    pub fn scaled(self, factor: f64) -> Self {
+        Self {
+            mean: self.mean * factor,
+            half_width: self.half_width.map(|half| half * factor),
+        }
+    }
+}
+
 /// The 97.5 % quantile of Student's t distribution for 1 to 30 degrees of freedom.
 const STUDENT: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,

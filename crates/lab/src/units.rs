@@ -1,16 +1,19 @@
 //! Units: everything with a time to meet. A unit is a task, or a sampled request of a service. All policies get the
 //! same units.
 
-use edgeward_decision::model::slo::Class;
+use std::collections::HashMap;
+
+use edgeward_decision::model::slo::{Class, PerClass};
 use edgeward_kube::units::{Micros, Permille};
 
 use crate::load::{Load, service_time};
+use crate::outcome::Attained;
 use crate::scenario::{Scenario, Slo, Workload};
 use crate::wan::{Path, round_trips};
 
 pub const MINUTE: Micros = Micros::from_secs(60);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Unit {
     Task(usize),
     /// A request to a slot of a service, `minute` minutes after the slot opened. Minute 0 is the first request, sent
@@ -25,10 +28,7 @@ pub enum Unit {
 #[derive(Debug, Clone, Default)]
 pub struct Units {
     pub list: Vec<(Unit, Class)>,
-    tasks: Vec<Option<u32>>,
-    /// For each slot of each service, the index of its first unit and the number of its units.
-    slots: Vec<Vec<(u32, u32)>>,
-    first_minutes: Vec<Vec<u64>>,
+    places: HashMap<Unit, usize>,
 }
 
 /// Returns the time of a request at speed 1.
@@ -41,53 +41,48 @@ impl Units {
     pub fn new(scenario: &Scenario, load: &Load) -> Self {
         let mut units = Self::default();
         for (number, task) in load.tasks.iter().enumerate() {
-            let workload = &scenario.workloads[task.workload];
-            let slo = timed(workload).filter(|_| task.at >= scenario.warmup);
-            let place = slo.map(|slo| units.add(Unit::Task(number), slo.class));
-            units.tasks.push(place);
+            if let Some(slo) = timed(&scenario.workloads[task.workload])
+                && task.at >= scenario.warmup
+            {
+                units.add(Unit::Task(number), slo.class);
+            }
         }
         for (service, load) in load.services.iter().enumerate() {
-            let slo = timed(&scenario.workloads[load.workload]);
-            let (mut slots, mut first_minutes) = (vec![], vec![]);
+            let Some(slo) = timed(&scenario.workloads[load.workload]) else {
+                continue;
+            };
             for (slot, open) in load.slots.iter().enumerate() {
-                let begin = units.list.len() as u32;
-                let mut first = None;
-                let mut minute = 0;
-                while let Some(slo) = slo {
+                for minute in 0.. {
                     let at = open.open + MINUTE.times(minute);
-                    let is_asked = minute == 0 || (slo.target.is_some() && at < open.close);
-                    if !is_asked {
+                    if minute > 0 && (slo.target.is_none() || at >= open.close) {
                         break;
                     }
                     if at >= scenario.warmup {
                         units.add(Unit::Request { service, slot, minute }, slo.class);
-                        first = first.or(Some(minute));
                     }
-                    minute += 1;
                 }
-                slots.push((begin, units.list.len() as u32 - begin));
-                first_minutes.push(first.unwrap_or(0));
             }
-            units.slots.push(slots);
-            units.first_minutes.push(first_minutes);
         }
         units
     }
 
-    fn add(&mut self, unit: Unit, class: Class) -> u32 {
+    fn add(&mut self, unit: Unit, class: Class) {
+        self.places.insert(unit, self.list.len());
         self.list.push((unit, class));
-        self.list.len() as u32 - 1
     }
 
     pub fn place(&self, unit: Unit) -> Option<usize> {
-        match unit {
-            Unit::Task(task) => self.tasks[task].map(|place| place as usize),
-            Unit::Request { service, slot, minute } => {
-                let (begin, count) = self.slots[service][slot];
-                let after = minute.checked_sub(self.first_minutes[service][slot])?;
-                (after < u64::from(count)).then_some(begin as usize + after as usize)
-            }
+        self.places.get(&unit).copied()
+    }
+
+    /// Counts the units of each class, and the met units among them.
+    pub fn by_class(&self, met: &[bool]) -> PerClass<Attained> {
+        let mut found = PerClass::<Attained>::default();
+        for ((_, class), met) in self.list.iter().zip(met) {
+            found[*class].asked += 1;
+            found[*class].met += u64::from(*met);
         }
+        found
     }
 }
 

@@ -28,7 +28,7 @@ const contrast = () => {
   const least = (selector, property) => Math.min(...[...document.querySelectorAll(selector)]
     .map(element => ratio(getComputedStyle(element)[property])));
   return [
-    Math.min(least('p, h1, h2, h3, td, th, small, label, li', 'color'), least('svg text', 'fill')),
+    Math.min(least('p, h1, h2, h3, td, th, label, li', 'color'), least('svg text', 'fill')),
     Math.min(least('svg .curve', 'stroke'), least('svg .bar', 'fill'), least('.legend i', 'backgroundColor')),
   ];
 };

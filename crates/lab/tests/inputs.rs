@@ -151,7 +151,7 @@ fn scenario_site_adds_cost_speed_and_wan_to_fleet() {
             .and_then(|path| path.rtt(Default::default()))
     };
     assert_eq!(rtt(&scenario).map(|rtt| rtt.0), Some(77_000));
-    let cpu = |node: &Node| (node.allocatable.cpu.0, node.used.cpu.0, node.pods);
+    let cpu = |node: &Node| (node.allocatable.cpu.0, node.charges.used.cpu.0, node.charges.pods);
     assert_eq!(cloud.nodes.iter().map(cpu).collect::<Vec<_>>(), [(64_000, 0, 0)]);
     let alone = read(&fleet, &self::document()).unwrap();
     assert_eq!(rtt(&alone).map(|rtt| rtt.0), Some(22_000));

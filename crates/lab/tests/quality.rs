@@ -80,7 +80,7 @@ fn greener_cloud_costs_only_latency_targets() {
         let (met, asked) = runs.fold((0, 0), |(met, asked), run| (met + run.met, asked + run.asked));
         100.0 * met as f64 / asked as f64
     };
-    let in_clouds = |policy: Policy| results.runs[&policy].values().map(|run| run.cloud_fraction.unwrap());
+    let in_clouds = |policy: Policy| results.runs[&policy].values().map(|run| run.cloud_fraction().unwrap());
     assert!(in_clouds(Policy::Edgeward).all(|fraction| fraction < 0.05));
     assert!(in_clouds(Policy::EdgewardProfile).all(|fraction| fraction > 0.5));
     for class in [Class::Throughput, Class::Batch] {

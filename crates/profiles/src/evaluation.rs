@@ -149,9 +149,10 @@ impl Reader<'_, '_> {
     /// Returns the score of this site, or why it has none.
     fn score(&self, site: &Site) -> Result<SiteScore, String> {
         let is_of_nodes = self.columns.iter().any(|column| column.metric.source.is_of_nodes());
-        let places: Vec<Option<&Node>> = match is_of_nodes {
-            true => site.usable_nodes().map(Some).collect(),
-            false => vec![None],
+        let places: Vec<Option<&Node>> = if is_of_nodes {
+            site.usable_nodes().map(Some).collect()
+        } else {
+            vec![None]
         };
         if places.is_empty() {
             return Err("it has no usable node".to_owned());
@@ -164,17 +165,11 @@ impl Reader<'_, '_> {
         }
         let asks_for_missing =
             |column: &Column<'_>| column.metric.source == Source::BuiltIn(BuiltIn::MissingOptionalTraits);
-        let variants = match self.columns.iter().any(asks_for_missing) {
-            true => MAX_MISSING + 1,
-            false => 1,
-        };
+        let is_asked = self.columns.iter().any(asks_for_missing);
+        let variants = if is_asked { MAX_MISSING + 1 } else { 1 };
         let of_variant = |missing: usize| {
-            for (at, column) in self
-                .columns
-                .iter()
-                .enumerate()
-                .filter(|(_, column)| asks_for_missing(column))
-            {
+            let columns = self.columns.iter().enumerate();
+            for (at, column) in columns.filter(|(_, column)| asks_for_missing(column)) {
                 let value = column.normalised(missing as f64);
                 rows.iter_mut().for_each(|row| row[at] = value);
             }
@@ -196,7 +191,7 @@ impl Reader<'_, '_> {
             let name = &column.metric.name;
             let at_node = node.filter(|_| column.metric.source.is_of_nodes());
             let place = match at_node {
-                Some(node) => format_args!(" for node {}", node.name).to_string(),
+                Some(node) => format!(" for node {}", node.name),
                 None => String::new(),
             };
             let (value, at) = self
@@ -235,26 +230,28 @@ impl Reader<'_, '_> {
                 }
             }
             (Source::NodeLabel(key), Some(node)) => number(node.labels.get(key), "label", key),
-            (Source::NodeAnnotation(key), Some(node)) => number(node.annotations.get(key), "annotation", key),
+            (Source::NodeAnnotation(key), Some(node)) => number(node.profiled.annotations.get(key), "annotation", key),
             (Source::BuiltIn(BuiltIn::FreeCpu), Some(node)) => {
-                Ok(now((node.allocatable.cpu - node.used.cpu).0.max(0) as f64 / 1e3))
+                Ok(now((node.allocatable.cpu - node.charges.used.cpu).0.max(0) as f64 / 1e3))
             }
             (Source::BuiltIn(BuiltIn::FreeMemory), Some(node)) => {
-                Ok(now((node.allocatable.memory - node.used.memory).0.max(0) as f64))
+                Ok(now((node.allocatable.memory - node.charges.used.memory).0.max(0) as f64))
             }
-            (Source::BuiltIn(BuiltIn::Pods), Some(node)) => Ok(now(node.pods as f64)),
+            (Source::BuiltIn(BuiltIn::Pods), Some(node)) => Ok(now(node.charges.pods as f64)),
             (Source::BuiltIn(BuiltIn::MissingOptionalTraits), _) => Ok(now(0.0)),
             (Source::BuiltIn(BuiltIn::CostPerHour), _) => match site.definition.cost {
                 Some(cost) => Ok(now(cost.0 as f64 / 1e6)),
                 None => Err("its cost is not stated (costPerHour)".to_owned()),
             },
-            (Source::BuiltIn(BuiltIn::Rtt), _) => self.of_link(site, |link| Some(millis(link.rtt?))),
+            (Source::BuiltIn(BuiltIn::Rtt), _) => self.of_link(site, |link| Some(link.rtt?.as_millis_f64())),
             (Source::BuiltIn(BuiltIn::Loss), _) => self.of_link(site, |link| Some(f64::from(link.loss?.0) / 10.0)),
             (Source::Eta(class), _) => {
                 let eta = estimate::eta_of_class(*class, site, self.config);
                 match site.kind() {
-                    SiteKind::Edge => eta.map(|eta| now(millis(eta))).ok_or_else(|| "not known".to_owned()),
-                    SiteKind::Cloud => self.of_link(site, |_| eta.map(millis)),
+                    SiteKind::Edge => eta
+                        .map(|eta| now(eta.as_millis_f64()))
+                        .ok_or_else(|| "not known".to_owned()),
+                    SiteKind::Cloud => self.of_link(site, |_| eta.map(Micros::as_millis_f64)),
                 }
             }
             (Source::NodeLabel(_) | Source::NodeAnnotation(_) | Source::BuiltIn(_), _) => Err("not known".to_owned()),
@@ -273,15 +270,16 @@ impl Reader<'_, '_> {
     }
 }
 
-fn millis(time: Micros) -> f64 {
-    time.0 as f64 / 1e3
-}
-
 /// Returns the nodes of all sites by their names and addresses.
 fn by_address(snapshot: &Snapshot) -> HashMap<&str, Vec<&str>> {
     let mut nodes = HashMap::<&str, Vec<&str>>::new();
     for node in snapshot.sites.iter().flat_map(Site::nodes) {
-        let names = node.addresses.iter().map(|address| &**address).chain([&*node.name]);
+        let names = node
+            .profiled
+            .addresses
+            .iter()
+            .map(|address| &**address)
+            .chain([&*node.name]);
         for name in names {
             let known = nodes.entry(name).or_default();
             if !known.contains(&&*node.name) {

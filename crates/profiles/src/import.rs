@@ -156,16 +156,16 @@ fn judge(promql: &str, by: By) -> Judged {
         judged.corrected = range_after_call.replace_all(promql, correct).into_owned();
     }
     match parser::parse(&judged.corrected) {
-        Ok(expression) => match naming_of(&expression) {
-            SiteNaming::By(labels) => judged.places = labels,
-            SiteNaming::None(operator) => {
+        Ok(expression) => match combined(&expression) {
+            Some((operator, places)) if places.is_empty() => {
                 let by = by.as_str();
                 let finding = format!("one series without a {by}: write {operator} by ({by}) (…)");
                 judged.findings.push(finding);
                 let grouped = format!("{operator} by ({by}) (");
                 judged.corrected = judged.corrected.replacen(&format!("{operator}("), &grouped, 1);
             }
-            SiteNaming::Unknown => {}
+            Some((_, places)) => judged.places = places,
+            None => {}
         },
         Err(error) => judged.findings.push(format!("not PromQL: {error}")),
     }
@@ -189,32 +189,23 @@ pub fn doubts(profile: &Profile) -> Vec<String> {
     profile.metrics.iter().enumerate().filter_map(of).collect()
 }
 
-/// How the series of an expression name their site or node.
-enum SiteNaming {
-    By(Vec<By>),
-    /// No label does: this operator combines all series into one.
-    None(String),
-    /// The labels are those of the metrics, which are not known.
-    Unknown,
-}
-
-fn naming_of(expression: &Expr) -> SiteNaming {
-    match expression {
-        Expr::Paren(inner) => naming_of(&inner.expr),
-        Expr::Aggregate(aggregate) => match &aggregate.modifier {
-            Some(LabelModifier::Include(Labels { labels })) => {
-                let is_kept = |by: &By| labels.iter().any(|label| label == by.as_str());
-                let kept: Vec<_> = By::ALL.into_iter().filter(is_kept).collect();
-                match kept.is_empty() {
-                    true => SiteNaming::None(aggregate.op.to_string()),
-                    false => SiteNaming::By(kept),
-                }
-            }
-            Some(LabelModifier::Exclude(_)) => SiteNaming::Unknown,
-            None => SiteNaming::None(aggregate.op.to_string()),
-        },
-        _ => SiteNaming::Unknown,
-    }
+/// The operator that combines the series of an expression, and the labels of a place that it keeps. `None` if the series
+/// have the labels of the metrics, which are not known.
+fn combined(expression: &Expr) -> Option<(String, Vec<By>)> {
+    let aggregate = match expression {
+        Expr::Paren(inner) => return combined(&inner.expr),
+        Expr::Aggregate(aggregate) => aggregate,
+        _ => return None,
+    };
+    let is_kept = |labels: &[String], by: &By| labels.iter().any(|label| label == by.as_str());
+    let kept = match &aggregate.modifier {
+        Some(LabelModifier::Include(Labels { labels })) => {
+            By::ALL.into_iter().filter(|by| is_kept(labels, by)).collect()
+        }
+        Some(LabelModifier::Exclude(_)) => return None,
+        None => vec![],
+    };
+    Some((aggregate.op.to_string(), kept))
 }
 
 /// Reports a bound far above all values, and returns the correct bound.

@@ -144,15 +144,5 @@ mod tests {
                 }
             }
         }
-
-        #[test]
-        fn constant_scores_never_change_the_preference(edge in 0_i64..1_000, cloud in 0_i64..1_000) {
-            let mut preference = Preference::default();
-            let of = [("edge", edge), ("cloud", cloud)];
-            let first = observe(&mut preference, &of, 0);
-            for at in 1..10 {
-                prop_assert_eq!(&observe(&mut preference, &of, at * 1_000), &first);
-            }
-        }
     }
 }

@@ -343,21 +343,6 @@ mod tests {
         assert_eq!(profile.aggregate, Aggregate::Mean);
         assert_eq!(profile.queries().collect::<Vec<_>>(), ["sum by (node) (w)"; 2]);
         assert_eq!(profile.metrics[3].source, Source::Eta(Class::Batch));
-        let mut own = spec;
-        for (name, value) in [
-            ("aggregate", json!("max")),
-            ("margin", json!(0)),
-            ("dwell", json!("1m30s")),
-            ("period", json!("5s")),
-            ("staleness", json!("10s")),
-        ] {
-            own[name] = value;
-        }
-        let profile = Profile::read(&own).unwrap();
-        assert_eq!(
-            (profile.aggregate, profile.margin, profile.dwell),
-            (Aggregate::Max, Score(0), Micros::from_secs(90))
-        );
     }
 
     const FAULTS: &str = r#"

@@ -3,16 +3,17 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::http::HeaderValue;
 use axum::http::header::CONNECTION;
 use axum::response::Response;
 use axum_server::Handle;
 use futures::channel::oneshot;
+use tokio::time::Instant;
 
 use crate::admission::connections::{AGE_LIMIT, Port};
 use crate::instruments::metrics::Metrics;
-use crate::platform::clock::Clock;
 use crate::platform::random;
 
 /// The connections of a port. Clones share them.
@@ -21,14 +22,10 @@ use crate::platform::random;
 /// first, the oldest first. After them goes the longest-idle connection of the peer address with the most connections.
 /// A connection with a review in progress is never closed; if all have one, the new connection is refused.
 #[derive(Debug, Clone)]
-pub struct Connections(pub(super) Arc<Shared>);
-
-#[derive(Debug)]
-pub(super) struct Shared {
+pub struct Connections {
     pub(super) port: Port,
-    clock: Clock,
     metrics: Arc<Metrics>,
-    slots: Mutex<Slots>,
+    slots: Arc<Mutex<Slots>>,
     pub(super) handle: Handle<SocketAddr>,
 }
 
@@ -90,38 +87,40 @@ impl Slots {
 
 impl Connections {
     /// A port without connections.
-    pub(crate) fn new(port: Port, clock: Clock, metrics: Arc<Metrics>) -> Self {
-        Self(Arc::new(Shared {
+    pub(crate) fn new(port: Port, metrics: Arc<Metrics>) -> Self {
+        Self {
             port,
-            clock,
             metrics,
-            slots: Mutex::default(),
+            slots: Arc::default(),
             handle: Handle::new(),
-        }))
+        }
     }
 
     /// Stops accepting, closes connections without a request, and lets the others end after their answer. A request
     /// whose first bytes have arrived is answered.
     pub(crate) fn drain(&self) {
-        self.0.handle.graceful_shutdown(None);
+        self.handle.graceful_shutdown(None);
     }
 
     /// Closes every connection and returns how many there were.
     pub(crate) fn cut(&self) -> usize {
-        self.0.handle.shutdown();
-        self.0.handle.connection_count()
+        self.handle.shutdown();
+        self.handle.connection_count()
     }
 
     #[cfg(test)]
     pub(super) fn count(&self, stage: Stage) -> usize {
-        self.0.lock().taken.values().filter(|slot| slot.stage == stage).count()
+        lock(&self.slots)
+            .taken
+            .values()
+            .filter(|slot| slot.stage == stage)
+            .count()
     }
 
     /// Takes a slot for a new connection, if necessary by closing another connection. The returned receiver fires when
     /// the new connection must close. Returns `None` if no slot can be freed. A full port is counted in both cases.
     pub(in crate::admission) fn open(&self, peer: IpAddr) -> Option<(Slot, oneshot::Receiver<()>)> {
-        let (shared, port) = (&self.0, self.0.port);
-        let mut slots = shared.lock();
+        let (port, mut slots) = (self.port, lock(&self.slots));
         let handshakes = slots.taken.values().filter(|slot| slot.stage == Stage::Handshake);
         let in_the_way = if slots.taken.len() >= port.connections {
             Some(slots.least_missed())
@@ -131,7 +130,7 @@ impl Connections {
             None
         };
         if let Some(closed) = in_the_way {
-            shared.metrics.connections_refused.at([port.name]).inc();
+            self.metrics.connections_refused.at([port.name]).inc();
             slots.taken.remove(&closed?);
         }
         let (id, (_open, open)) = (slots.number(), oneshot::channel());
@@ -143,37 +142,34 @@ impl Connections {
             _open,
         };
         slots.taken.insert(id, taken);
-        let age = u64::try_from(AGE_LIMIT.as_micros()).unwrap_or(u64::MAX);
-        let jitter = random() % age;
+        let jitter = Duration::from_secs(random() % AGE_LIMIT.as_secs());
         let slot = Slot {
-            shared: Arc::clone(shared),
+            slots: Arc::clone(&self.slots),
             id,
             peer,
-            old_at_us: shared.clock.monotonic_us().saturating_add(age + jitter),
+            old_at: Instant::now() + AGE_LIMIT + jitter,
         };
         Some((slot, open))
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock(slots: &Mutex<Slots>) -> MutexGuard<'_, Slots> {
+    slots.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The slot of one connection; dropping it frees the slot.
 #[derive(Debug)]
 pub(in crate::admission) struct Slot {
-    shared: Arc<Shared>,
+    slots: Arc<Mutex<Slots>>,
     id: u64,
     pub(in crate::admission) peer: IpAddr,
-    old_at_us: u64,
+    old_at: Instant,
 }
 
 impl Slot {
     /// Sets the stage. Has no effect on a connection that is being closed.
     pub(in crate::admission) fn enter(&self, stage: Stage) {
-        let mut slots = self.shared.lock();
+        let mut slots = lock(&self.slots);
         let now = slots.number();
         if let Some(slot) = slots.taken.get_mut(&self.id) {
             slot.stage = stage;
@@ -186,11 +182,11 @@ impl Slot {
     /// Records the answer to a request, and adds `Connection: close` if the connection is old.
     pub(super) fn answered(&self, answer: &mut Response) {
         if answer.status().is_success() {
-            let mut slots = self.shared.lock();
+            let mut slots = lock(&self.slots);
             slots.taken.entry(self.id).and_modify(|slot| slot.is_proven = true);
         }
         self.enter(Stage::Used);
-        if self.shared.clock.monotonic_us() >= self.old_at_us {
+        if Instant::now() >= self.old_at {
             let close = HeaderValue::from_static("close");
             answer.headers_mut().insert(CONNECTION, close);
         }
@@ -199,6 +195,6 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.shared.lock().taken.remove(&self.id);
+        lock(&self.slots).taken.remove(&self.id);
     }
 }

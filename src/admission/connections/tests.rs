@@ -13,7 +13,6 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::instruments::metrics::Metrics;
-use crate::platform::clock::Clock;
 
 /// Timeout of operations that are expected to finish.
 const BOUND: Duration = Duration::from_secs(60);
@@ -34,7 +33,7 @@ struct Served {
 async fn serve(port: Port) -> Served {
     let socket = TcpListener::bind("127.0.0.1:0").await.expect("bound");
     let address = socket.local_addr().expect("an address");
-    let connections = Connections::new(port, Clock::start(), Arc::new(Metrics::new()));
+    let connections = Connections::new(port, Arc::new(Metrics::new()));
     let decided = Arc::<Notify>::default();
     let wait = Arc::clone(&decided);
     let review = async move |Extension(slot): Extension<Arc<Slot>>| {
@@ -155,7 +154,7 @@ fn full_port_closes_the_longest_idle_of_the_busiest_peer() {
         connections: 4,
         ..ADMISSION
     };
-    let connections = Connections::new(port, Clock::start(), Arc::default());
+    let connections = Connections::new(port, Arc::default());
     let open = |last: u8| connections.open([192, 0, 2, last].into());
     let mut slots = [1, 2, 2, 3].map(|last| open(last).expect("a slot"));
     slots
@@ -173,7 +172,7 @@ fn handshakes_are_bounded_apart_from_connections() {
         handshakes: 2,
         ..ADMISSION
     };
-    let connections = Connections::new(port, Clock::start(), Arc::default());
+    let connections = Connections::new(port, Arc::default());
     let open = || connections.open([192, 0, 2, 1].into()).expect("a slot");
     let mut slots = [(); 3].map(|()| open());
     let closed = slots.each_mut().map(|(_, open)| is_closed(open));

@@ -58,7 +58,7 @@ fn latency_pod() -> Value {
 
 fn answer(reviewer: &Reviewer, review: &Value) -> Value {
     let bytes = reviewer
-        .review(review.to_string().as_bytes(), &Responder::new(reviewer.clock))
+        .review(review.to_string().as_bytes(), &Responder::start())
         .unwrap();
     let answer: Value = serde_json::from_slice(&bytes).unwrap();
     assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
@@ -236,8 +236,8 @@ fn review_with_uid_or_namespace_over_253_bytes_is_refused() {
             let mut review = create(latency_pod());
             review["request"][field] = name.into();
             let body = review.to_string();
-            let asked = reviewer.review(body.as_bytes(), &Responder::new(reviewer.clock));
-            let unasked = reviewer.no_opinion(body.as_bytes(), NoOpinion::Deadline, Duration::ZERO);
+            let asked = reviewer.review(body.as_bytes(), &Responder::start());
+            let unasked = reviewer.no_opinion(body.as_bytes(), Reason::Deadline, Duration::ZERO);
             assert_eq!(asked.is_ok(), unasked.is_ok(), "{field}");
             asked.map(drop).map_err(|refusal| refusal.to_string())
         };
@@ -267,7 +267,7 @@ fn escaped_names_of_a_review_are_read() {
     }
     let request = Request::read(body.as_bytes()).unwrap();
     assert_eq!(request.namespace(), "shop");
-    let answered = reviewer.review(body.as_bytes(), &Responder::new(reviewer.clock));
+    let answered = reviewer.review(body.as_bytes(), &Responder::start());
     let answer: Value = serde_json::from_slice(&answered.unwrap()).unwrap();
     assert_eq!(answer["response"]["uid"], "705ab4f5-6393-11e8-b7cc-42010a800002");
     assert!(answer["response"]["patch"].is_string(), "{answer}");
@@ -294,17 +294,13 @@ fn invalid_admission_review_is_refused_with_a_reason() {
     let reviewer = reviewer(Config::default());
     let reason = |body: &str| {
         reviewer
-            .review(body.as_bytes(), &Responder::new(reviewer.clock))
+            .review(body.as_bytes(), &Responder::start())
             .unwrap_err()
             .to_string()
     };
     assert!(reason("{").starts_with("not an AdmissionReview: EOF"));
-    assert_eq!(reason(" []"), "not an AdmissionReview: the body is not a JSON object");
     let quoted = "\u{7f}".repeat(1_000);
-    assert_eq!(
-        reason(&json!({"apiVersion": quoted}).to_string()).chars().count(),
-        WARNING_CHARS
-    );
+    assert!(reason(&json!({"apiVersion": quoted}).to_string()).len() < 2 * SHOWN_ERROR);
     assert_eq!(
         reason(r#"{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}"#),
         r#"expected admission.k8s.io/v1 AdmissionReview, found "admission.k8s.io/v1beta1" "AdmissionReview""#
@@ -349,9 +345,9 @@ fn invalid_slo_warns_or_denies_with_every_fault() {
 #[test]
 fn no_opinion_is_allowed_and_counted() {
     for (why, reason) in [
-        (NoOpinion::Deadline, "passthrough_deadline"),
-        (NoOpinion::Panic, "passthrough_panic"),
-        (NoOpinion::NotReady, "passthrough_not_ready"),
+        (Reason::Deadline, "passthrough_deadline"),
+        (Reason::Panic, "passthrough_panic"),
+        (Reason::NotReady, "passthrough_not_ready"),
     ] {
         let reviewer = reviewer(Config::default());
         let bytes = reviewer
@@ -378,7 +374,7 @@ fn already_answered_review_is_not_counted() {
     let mut other = create(latency_pod());
     other["request"]["operation"] = "UPDATE".into();
     for review in [create(latency_pod()), other] {
-        let responder = Responder::new(reviewer.clock);
+        let responder = Responder::start();
         assert!(responder.take());
         reviewer.review(review.to_string().as_bytes(), &responder).unwrap();
     }
@@ -500,7 +496,7 @@ fn unfit_pod_or_late_answer_reserves_nothing() {
     assert_eq!(response["auditAnnotations"]["reason"], "edge_too_large");
     assert_eq!(open(&reviewer), 0);
 
-    let responder = Responder::new(reviewer.clock);
+    let responder = Responder::start();
     assert!(responder.take());
     reviewer
         .review(create(core_pod()).to_string().as_bytes(), &responder)

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Waker};
 
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::Method;
+use axum::http::{HeaderMap, Method};
 use http_body_util::BodyExt as _;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tower::ServiceExt as _;
@@ -18,16 +18,15 @@ use crate::platform::clock::Clock;
 struct Scripted<F>(F);
 
 impl<F: Fn(&Responder) + Send + Sync + 'static> Answer for Scripted<F> {
-    fn review(&self, body: &[u8], responder: &Responder) -> Result<Vec<u8>, NotAReview> {
+    fn review(&self, body: &[u8], responder: &Responder) -> anyhow::Result<Vec<u8>> {
         (self.0)(responder);
         match body {
             b"{}" => Ok(b"reviewed".to_vec()),
-            _ => Err(NotAReview("kind is missing".to_owned())),
+            _ => Err(anyhow::anyhow!("kind is missing")),
         }
     }
 
-    fn no_opinion(&self, body: &[u8], why: NoOpinion, _: Duration) -> Result<Vec<u8>, NotAReview> {
-        assert!(body != b"panic again", "no opinion on this either");
+    fn no_opinion(&self, _: &[u8], why: Reason, _: Duration) -> anyhow::Result<Vec<u8>> {
         Ok(format!("no opinion: {why:?}").into_bytes())
     }
 }
@@ -86,39 +85,6 @@ async fn body_without_review_is_answered_with_400_and_reason() {
     let (status, _, body) = harness.post("[]").await;
     assert_eq!((status, body.as_str()), (StatusCode::BAD_REQUEST, "kind is missing\n"));
     assert!(harness.counted("edgeward_http_errors_total{code=\"400\"} 1"));
-}
-
-#[tokio::test]
-async fn non_json_content_type_is_refused() {
-    let harness = harness(|_| {});
-    let with = |content_type: Option<&str>| {
-        let mut request = Request::post("/mutate");
-        if let Some(content_type) = content_type {
-            request = request.header(CONTENT_TYPE, content_type);
-        }
-        request.body(Body::from("{}")).expect("a request")
-    };
-    for good in [
-        "application/json",
-        "application/json; charset=utf-8",
-        "Application/JSON;charset=UTF-8",
-    ] {
-        assert_eq!(harness.send(with(Some(good))).await.0, StatusCode::OK, "{good}");
-    }
-    for bad in [
-        None,
-        Some("text/plain"),
-        Some("application/jsonp"),
-        Some("application/yaml"),
-        Some(""),
-    ] {
-        assert_eq!(
-            harness.send(with(bad)).await.0,
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "{bad:?}"
-        );
-    }
-    assert!(harness.counted("edgeward_http_errors_total{code=\"415\"} 5"));
 }
 
 #[tokio::test]
@@ -269,7 +235,7 @@ struct LargeLasts {
 }
 
 impl Answer for LargeLasts {
-    fn review(&self, body: &[u8], _: &Responder) -> Result<Vec<u8>, NotAReview> {
+    fn review(&self, body: &[u8], _: &Responder) -> anyhow::Result<Vec<u8>> {
         if body.len() > ORDINARY_BODY {
             let _ = self.begun.send(());
             let _ = self.released.lock().expect("not poisoned").recv_timeout(BOUND);
@@ -277,7 +243,7 @@ impl Answer for LargeLasts {
         Ok(b"reviewed".to_vec())
     }
 
-    fn no_opinion(&self, _: &[u8], why: NoOpinion, _: Duration) -> Result<Vec<u8>, NotAReview> {
+    fn no_opinion(&self, _: &[u8], why: Reason, _: Duration) -> anyhow::Result<Vec<u8>> {
         Ok(format!("no opinion: {why:?}").into_bytes())
     }
 }
@@ -309,8 +275,6 @@ async fn panic_in_review_is_answered_with_no_opinion() {
     let harness = harness(|_| panic!("a bug"));
     let (status, _, body) = harness.post("{}").await;
     assert_eq!((status, body.as_str()), (StatusCode::OK, "no opinion: Panic"));
-    let (status, _, _) = harness.post("panic again").await;
-    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
 }
 
 #[tokio::test]

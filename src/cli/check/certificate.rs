@@ -5,14 +5,15 @@ use std::cmp::min;
 
 use futures::stream::{self, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Service as ServiceObject;
+use k8s_openapi::api::core::v1::{Secret, Service as ServiceObject};
 
 use super::Facts;
 use super::finding::Finding;
 use super::leader::see_replicas;
-use super::webhook::{host, replace};
+use super::webhook::{apply, replace};
 use crate::inspect::Connection;
 use crate::inspect::installation::{PairSecret, Webhook};
+use crate::tls::stored::contents;
 use crate::tls::{Bundle, Chain, Contents, Pair, Service, VerificationError, shown};
 
 const AREA: &str = "certificate";
@@ -38,10 +39,8 @@ pub(super) struct Behind {
 /// A certificate that was found.
 #[derive(Clone)]
 pub(super) struct Found {
-    /// Where it was found.
+    /// Where it was found: at an address, or in a Secret.
     at: String,
-    /// Who presents it.
-    server: String,
     /// The chain, or the finding why there is none.
     chain: Result<Chain, Finding>,
     /// The command that replaces it by hand.
@@ -50,7 +49,7 @@ pub(super) struct Found {
 
 impl Found {
     /// The certificate that a server presents.
-    fn shown(address: String, name: &str, shown: Result<Chain, String>) -> Self {
+    fn shown(address: &str, name: &str, shown: Result<Chain, String>) -> Self {
         // The API server may get another answer.
         let unknown = |words| {
             let text =
@@ -61,7 +60,6 @@ impl Found {
             chain: shown.map_err(unknown),
             at: format!("at {address}"),
             renew: format!("renew what --tls-cert and --tls-key name, for {name}; serve reads them again by itself"),
-            server: address,
         }
     }
 
@@ -82,7 +80,6 @@ impl Found {
         };
         Self {
             at: format!("in {place}"),
-            server: format!("a replica that serves from {place}"),
             chain: pair
                 .map(|pair| pair.key.cert.clone())
                 .map_err(|text| Finding::fault(AREA, text)),
@@ -104,7 +101,7 @@ impl Found {
         now: Timestamp,
         [add_authority, renew]: [&String; 2],
     ) -> Finding {
-        let Self { at, server, .. } = self;
+        let at = &self.at;
         let chain = match &self.chain {
             Ok(chain) => chain,
             Err(finding) if finding.fix.is_some() => return finding.clone(),
@@ -113,8 +110,9 @@ impl Found {
         let serving = match bundle.vouches(chain, name) {
             Ok(serving) => serving,
             Err(error) => {
-                let text =
-                    format!("{entry}: the API server does not believe {server} to be {name}: its certificate {error}");
+                let text = format!(
+                    "{entry}: the API server does not trust the certificate {at} for {name}, because it {error}"
+                );
                 // If the authority is in the bundle, another bundle does not help.
                 return Finding::fault(AREA, text).fix(match error {
                     VerificationError::Certificate(_) => renew,
@@ -123,29 +121,26 @@ impl Found {
             }
         };
         let end = min(serving.not_after, serving.authority_not_after);
-        if end.duration_since(now) < min(LATE, serving.life / 4) {
-            // If the authority ends first, a new leaf certificate does not help.
-            let (what, fix) = match end < serving.not_after {
-                true => ("is of an authority in caBundle that ends before it,", add_authority),
-                false => ("ends", renew),
-            };
-            return Finding::warning(AREA, format!("{entry}: that {at} {what} at {end}")).fix(fix);
+        let text = format!("{entry}: the certificate {at} is for {name}, of an authority in caBundle, until {end}");
+        if end.duration_since(now) >= min(LATE, serving.life / 4) {
+            return Finding::ok(AREA, text);
         }
-        let text = format!("{entry}: that {at} is for {name}, of an authority in caBundle, until {end}");
-        Finding::ok(AREA, text)
+        // If the authority ends first, a new leaf certificate does not help.
+        let is_authority = end < serving.not_after;
+        Finding::warning(AREA, text).fix(if is_authority { add_authority } else { renew })
     }
 }
 
 /// Contacts the server behind each of edgeward's webhooks.
 pub(super) async fn ask(connection: &Connection, facts: &mut Facts) {
-    for webhook in facts.ours.clone() {
+    for webhook in facts.ours.clone().into_iter().flatten() {
         let target = webhook.target();
         if facts.behind.contains_key(&target) {
             continue;
         }
         let behind = match webhook.service() {
             Some((service, port)) => of_service(connection, &webhook, &service, port, facts).await,
-            None => of_url(&webhook, &target).await,
+            None => Ok(of_url(&target).await),
         };
         match behind {
             Ok(behind) => drop(facts.behind.insert(target, behind)),
@@ -154,21 +149,18 @@ pub(super) async fn ask(connection: &Connection, facts: &mut Facts) {
     }
 }
 
-async fn of_url(webhook: &Webhook, url: &str) -> Result<Behind, Finding> {
-    let Some((host, port)) = host(url) else {
-        let entry = &webhook.entry.name;
-        let text = format!("{entry} calls {url:?}, which is not an https:// URL with a host");
-        let fix = replace(webhook, "clientConfig/url", "\"https://HOST:8443/mutate\"");
-        return Err(Finding::fault(AREA, text).fix(fix));
-    };
-    let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let address = format!("{host}:{port}");
+/// Contacts the server behind a URL. The API server has checked that it has a host.
+async fn of_url(url: &str) -> Behind {
+    let url = url.parse::<http::Uri>().unwrap_or_default();
+    let host = url.host().unwrap_or_default();
+    let name = host.trim_matches(['[', ']']).to_owned();
+    let address = format!("{host}:{}", url.port_u16().unwrap_or(443));
     let shown = shown(&address, &name).await;
-    Ok(Behind {
-        found: vec![Found::shown(address, &name, shown)],
+    Behind {
+        found: vec![Found::shown(&address, &name, shown)],
         name,
         self_managed: None,
-    })
+    }
 }
 
 async fn of_service(
@@ -180,17 +172,13 @@ async fn of_service(
 ) -> Result<Behind, Finding> {
     let unknown = |error| Finding::unknown(AREA, &error);
     let Service { namespace, name } = service;
-    let found = connection
-        .get::<ServiceObject>(namespace, name)
-        .await
-        .map_err(unknown)?;
-    let Some(spec) = found.map(|found| found.spec.unwrap_or_default()) else {
+    let found = connection.get::<ServiceObject>(namespace, name).await;
+    let Some(found) = found.map_err(unknown)? else {
         let entry = &webhook.entry.name;
         let text = format!("{entry} calls the Service {namespace}/{name}, which does not exist");
-        let fix =
-            format!("kubectl -n {namespace} expose deployment edgeward --name={name} --port={port} --target-port=8443");
-        return Err(Finding::fault(AREA, text).fix(fix));
+        return Err(Finding::fault(AREA, text).fix(apply(&facts.found.config.keys.domain)));
     };
+    let spec = found.spec.unwrap_or_default();
     let addresses = match &spec.external_name {
         Some(host) => vec![format!("{host}:{port}")],
         None => connection.endpoints(service).await.map_err(unknown)?,
@@ -202,10 +190,8 @@ async fn of_service(
             .push(Finding::fault(AREA, text).fix(see_replicas(namespace)));
     }
     let server = &service.dns_name();
-    let shown = stream::iter(addresses).map(async |address| {
-        let shown = shown(&address, server).await;
-        Found::shown(address, server, shown)
-    });
+    let shown =
+        stream::iter(addresses).map(async |address| Found::shown(&address, server, shown(&address, server).await));
     let mut behind = Behind {
         name: server.clone(),
         found: shown.buffered(AT_ONCE).collect().await,
@@ -214,10 +200,10 @@ async fn of_service(
     let selector = spec.selector.unwrap_or_default();
     let secrets = connection.pair_secrets(namespace, &selector).await;
     for secret in facts.read(AREA, secrets).unwrap_or_default() {
-        let contents = connection.contents(&secret).await;
+        let found = connection.get::<Secret>(&secret.namespace, &secret.name).await;
         // Keys with other names are not understood.
         let is_pair = |contents: &Contents| ["tls.crt", "tls.key"].iter().any(|key| contents.contains_key(*key));
-        let contents = facts.read(AREA, contents);
+        let contents = facts.read(AREA, found).map(|found| found.map(contents));
         if let Some(contents) = contents.filter(|contents| contents.as_ref().is_none_or(is_pair)) {
             behind.found.push(Found::stored(&secret, contents, facts.now));
         }
@@ -232,7 +218,7 @@ async fn of_service(
 /// certificate.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for webhook in &facts.ours {
+    for webhook in facts.ours.iter().flatten() {
         for found in judge_entry(webhook, facts) {
             // A certificate that cannot be read is a finding of every webhook.
             if !findings.contains(&found) {
@@ -248,17 +234,14 @@ fn judge_entry(webhook: &Webhook, facts: &Facts) -> Vec<Finding> {
     let behind = facts.behind.get(&webhook.target());
     let of_keeper = of_keeper(webhook, behind);
     let fix = of_keeper.clone().unwrap_or_else(|| add_authority(webhook));
-    if webhook.ca_bundle().is_empty() {
-        let text = format!("{entry} has no caBundle: the API server trusts its own authorities only");
-        let finding = match webhook.service() {
-            // A public CA does not sign for the name of a Service.
-            Some(_) => Finding::fault(AREA, text),
-            None => Finding::warning(AREA, format!("{text}, which are not known here")),
-        };
-        return vec![finding.fix(fix)];
-    }
-    let bundle = match Bundle::read(webhook.ca_bundle(), facts.now) {
+    let pem = webhook.ca_bundle();
+    let bundle = match Bundle::read(pem, facts.now) {
         Ok(bundle) => bundle,
+        // A public CA does not sign for the name of a Service.
+        Err(_) if pem.is_empty() && webhook.service().is_none() => {
+            let text = format!("{entry} has no caBundle: the API server's own authorities are not known here");
+            return vec![Finding::warning(AREA, text)];
+        }
         Err(words) => {
             let text = format!("{entry}: caBundle {words}: the API server trusts no server");
             return vec![Finding::fault(AREA, text).fix(fix)];

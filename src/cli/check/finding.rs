@@ -102,12 +102,6 @@ impl Report {
                 let _ = writeln!(text, "{:<22} fix: {}", "", harmless(fix));
             }
         }
-        let many = |count: usize, what: &str| match count {
-            0 => format!("no {what}"),
-            1 => format!("1 {what}"),
-            count => format!("{count} {what}s"),
-        };
-        let (faults, warnings) = (many(self.faults, "fault"), many(self.warnings, "warning"));
-        text + &format!("\n{faults}, {warnings}\n")
+        text + &format!("\nfaults: {}, warnings: {}\n", self.faults, self.warnings)
     }
 }

@@ -28,7 +28,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
 pub(super) fn gated(facts: &Facts) -> Vec<Finding> {
     let Facts { now, home, .. } = facts;
     let config = &facts.found.config;
-    let pods = facts.nodes.iter().flat_map(|nodes| &nodes.gated);
+    let pods = facts.view.iter().flat_map(|view| &view.gated);
     let limits = pods.filter_map(|pod| Some((pod.limit(config, *now)?, pod)));
     let overdue: Vec<_> = limits.filter(|(limit, _)| now.duration_since(*limit) > RETRY).collect();
     let Some((limit, oldest)) = overdue.iter().min_by_key(|(limit, _)| *limit) else {
@@ -68,9 +68,9 @@ mod tests {
     use jiff::Timestamp;
     use serde_json::json;
 
-    use super::super::Nodes;
     use super::super::finding::Level;
     use super::*;
+    use crate::inspect::View;
     use crate::inspect::installation::Leaderless;
     use edgeward_cluster::testkit;
     use edgeward_decision::keys::Keys;
@@ -152,9 +152,9 @@ mod tests {
     fn pod_gated_beyond_its_limit_is_a_fault() {
         let gated = |mut facts: Facts, pods: &[Arc<GatedPod>]| {
             facts.found.config.keys = Keys::new("acme.dev");
-            facts.nodes = Some(Nodes {
+            facts.view = Some(View {
                 gated: pods.to_vec(),
-                ..Nodes::default()
+                ..View::default()
             });
             super::gated(&facts).pop()
         };

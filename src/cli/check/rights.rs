@@ -1,9 +1,9 @@
 //! Checks that edgeward has the rights that it needs.
 
+use super::Facts;
 use super::finding::Finding;
 use super::finding::Level::{self, Fault, Warning};
 use super::webhook::{apply, opted_in, shown};
-use super::{CustomResources, Facts};
 use crate::cli::installed::LEASE;
 use crate::cli::sentence;
 use crate::inspect::Connection;
@@ -21,23 +21,16 @@ const VIEW: &str = "list watch";
 const RESOURCES: &str = "sites.edgeward.io slopolicies.edgeward.io performanceprofiles.edgeward.io";
 const STATUSES: &str = "sites.edgeward.io/status slopolicies.edgeward.io/status performanceprofiles.edgeward.io/status";
 const DATA: &str = "persistentvolumeclaims persistentvolumes storageclasses.storage.k8s.io";
+const DEVICES: &str = "deviceclasses.resource.k8s.io";
+const EVENTS: &str = "events.events.k8s.io";
+const SLICES: &str = "endpointslices.discovery.k8s.io";
 const LEASES: &str = "leases.coordination.k8s.io";
 const WEBHOOKS: &str = "mutatingwebhookconfigurations.admissionregistration.k8s.io";
 const LIQO: &str = "foreignclusters.core.liqo.io virtualnodes.offloading.liqo.io namespaceoffloadings.offloading.liqo.io \
                     namespacemaps.offloading.liqo.io connections.networking.liqo.io";
 
-const NO_DECISION: &str = "it decides nothing";
-const NO_EVENT: &str = "no Event reports a decision";
-const NO_COUNT: &str = "its replicas cannot count each other";
-const NO_CONFIGURATION: &str = "`serve --config-map` is never ready";
-const NO_DATA: &str = "pods with volume claims stay at the edge";
-const NO_CLASSES: &str = "no node offers what DeviceClasses describe";
 const NO_LEADER: &str = "no replica leads, and gated pods are never released";
-const NO_RELEASE: &str = "gated pods are never released";
-const NO_STATUS: &str = "they show no status, and no profile prefers a site";
 const NO_CERTIFICATE: &str = "`serve --self-managed` serves no certificate, or does not renew it";
-const NO_TRUST: &str = "API servers do not learn of the CA of `serve --self-managed`";
-const NO_LIQO: &str = "no pod goes to a virtual node, or pods go where their namespace is not offloaded";
 
 /// Returns the rights of docs/guide/operate.md and docs/guide/clouds.md that this installation needs, except the right
 /// to change pods.
@@ -45,26 +38,36 @@ fn needs(facts: &Facts) -> Vec<Need<'_>> {
     let (everywhere, home) = ((None, None), (Some(&*facts.home), None));
     let (lease, registration) = ((Some(&*facts.home), Some(LEASE)), (None, Some(&*facts.webhook)));
     let mut needs = vec![
-        (Fault, "nodes pods namespaces", VIEW, everywhere, NO_DECISION),
-        (Fault, "events.events.k8s.io", "create", everywhere, NO_EVENT),
-        (Fault, "endpointslices.discovery.k8s.io", VIEW, home, NO_COUNT),
+        (Fault, "nodes pods namespaces", VIEW, everywhere, "it decides nothing"),
+        (Fault, EVENTS, "create", everywhere, "no Event reports a decision"),
+        (Fault, SLICES, VIEW, home, "its replicas cannot count each other"),
         (Fault, LEASES, "get update", lease, NO_LEADER),
         (Fault, LEASES, "create", home, NO_LEADER),
-        (Warning, "deviceclasses.resource.k8s.io", VIEW, everywhere, NO_CLASSES),
+        (Fault, RESOURCES, VIEW, everywhere, "it is never ready"),
+        (Fault, STATUSES, "patch", everywhere, "they show no status"),
+        (Warning, DEVICES, VIEW, everywhere, "no node offers what they describe"),
     ];
     if let Some(map) = &facts.found.map {
         let map = (Some(&*map.namespace), Some(&*map.name));
-        needs.push((Fault, "configmaps", VIEW, map, NO_CONFIGURATION));
-    }
-    if facts.custom.as_ref().is_some_and(CustomResources::are_installed) {
-        needs.push((Fault, RESOURCES, VIEW, everywhere, "it is never ready"));
-        needs.push((Fault, STATUSES, "patch", everywhere, NO_STATUS));
+        needs.push((Fault, "configmaps", VIEW, map, "it is never ready"));
     }
     if can_have_data(&facts.found.config) {
-        needs.push((Warning, DATA, VIEW, everywhere, NO_DATA));
+        needs.push((
+            Warning,
+            DATA,
+            VIEW,
+            everywhere,
+            "pods with volume claims stay at the edge",
+        ));
     }
-    if facts.liqo.objects.is_some() || !facts.liqo.unreadable.is_empty() {
-        needs.push((Warning, LIQO, VIEW, everywhere, NO_LIQO));
+    if facts.view.as_ref().is_some_and(|view| view.liqo.objects.is_some()) {
+        needs.push((
+            Warning,
+            LIQO,
+            VIEW,
+            everywhere,
+            "virtual nodes get no pods, or the wrong ones",
+        ));
     }
     let mut secrets = facts.behind.values().filter_map(|behind| behind.self_managed.as_ref());
     if let Some(PairSecret { namespace, name, .. }) = secrets.next() {
@@ -72,7 +75,13 @@ fn needs(facts: &Facts) -> Vec<Need<'_>> {
         needs.push((Fault, "secrets", "get list watch update", secret, NO_CERTIFICATE));
         // A right to create cannot name the Secret, which does not exist yet.
         needs.push((Fault, "secrets", "create", there, NO_CERTIFICATE));
-        needs.push((Fault, WEBHOOKS, "get list watch patch", registration, NO_TRUST));
+        needs.push((
+            Fault,
+            WEBHOOKS,
+            "get list watch patch",
+            registration,
+            "caBundle lacks its CA",
+        ));
     }
     needs
 }
@@ -109,26 +118,21 @@ async fn judge(connection: &Connection, user: User<'_>, facts: &Facts) -> anyhow
     let opted_in = facts.namespaces.iter().flat_map(|all| opted_in(all, &config.keys));
     let mut opted_in: Vec<_> = opted_in.map(|(name, _)| name).collect();
     opted_in.retain(|name| !config.excluded_namespaces.contains(name));
-    let is_in_use = facts.namespaces.is_none() || !opted_in.is_empty();
-    let level = if is_in_use { Fault } else { Warning };
-    let pods = |place| (level, "pods", "get patch", place, NO_RELEASE);
+    let level = if opted_in.is_empty() { Warning } else { Fault };
+    let pods = |place| (level, "pods", "get patch", place, "gated pods are never released");
     let everywhere = lacking(connection, user, pods((None, None))).await?;
-    if everywhere.is_empty() {
-        opted_in.clear();
+    let mut narrow = String::new();
+    if everywhere.is_empty() || opted_in.is_empty() {
+        findings.extend(everywhere);
+    } else {
+        narrow = format!(", and may change pods in {} and not everywhere", shown(&opted_in));
+        for namespace in opted_in {
+            let place = (Some(namespace.as_str()), None);
+            findings.extend(lacking(connection, user, pods(place)).await?);
+        }
     }
-    let mut there = Vec::new();
-    for namespace in &opted_in {
-        let place = (Some(namespace.as_str()), None);
-        there.extend(lacking(connection, user, pods(place)).await?);
-    }
-    let is_narrow = there.len() < opted_in.len();
-    findings.extend(if is_narrow { there } else { everywhere });
     if findings.is_empty() {
-        let pods = match is_narrow {
-            true => format!(", and may change pods in {} and not everywhere", shown(&opted_in)),
-            false => String::new(),
-        };
-        let text = format!("{} has every right that edgeward needs{pods}", user.name);
+        let text = format!("{} has every right that edgeward needs{narrow}", user.name);
         findings.push(Finding::ok(AREA, text));
     }
     Ok(findings)
@@ -247,12 +251,7 @@ mod tests {
             self_managed: Some(secret),
             ..Behind::default()
         };
-        let custom = CustomResources {
-            sites: Some(BTreeMap::new()),
-            ..CustomResources::default()
-        };
         let mut facts = Facts {
-            custom: Some(custom),
             behind: BTreeMap::from([(String::new(), behind)]),
             ..Facts::example()
         };

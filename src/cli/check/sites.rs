@@ -4,8 +4,6 @@ use edgeward_decision::model::link::LinkState;
 use edgeward_decision::model::liqo::ApiServerStatus;
 use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::model::snapshot::Site;
-use edgeward_decision::model::traits::LABEL_PREFIX;
-use edgeward_kube::node::Node;
 use serde_json::{Value, json};
 
 use super::Facts;
@@ -17,20 +15,27 @@ const AREA: &str = "nodes";
 
 /// Checks that each site has nodes that can take pods.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
-    let mut findings: Vec<_> = sites(facts).map(nodes).collect();
-    findings.extend(sites(facts).filter_map(tolerates_everything));
-    findings.extend(sites(facts).flat_map(Site::nodes).flat_map(unclear_traits));
-    let faults = facts.nodes.iter().flat_map(|nodes| &nodes.faults);
-    findings.extend(faults.map(|fault| {
+    let Some(view) = &facts.view else {
+        return vec![];
+    };
+    let mut findings: Vec<_> = view.snapshot.sites.iter().map(nodes).collect();
+    findings.extend(view.snapshot.sites.iter().filter_map(tolerates_everything));
+    findings.extend(view.node_faults.iter().map(|fault| {
         let node = &fault.node;
         let fix = format!("kubectl label node {node} LABEL-   # LABEL: of the site that it does not belong to");
         Finding::warning(AREA, fault.to_string()).fix(fix)
     }));
+    findings.extend(view.liqo.left_out.iter().map(|(cluster, other)| {
+        let text = format!(
+            "Liqo's cluster {cluster} has no site of its own: site {other} has its virtual nodes, or its name"
+        );
+        let fix = format!(
+            "{}   # remove site {other}, or give it the nodeSelector {{liqo.io/remote-cluster-id: CLUSTER}} of one cluster",
+            facts.found.edit
+        );
+        Finding::warning(AREA, text).fix(fix)
+    }));
     findings
-}
-
-fn sites(facts: &Facts) -> impl Iterator<Item = &Site> {
-    facts.nodes.iter().flat_map(|nodes| &nodes.snapshot.sites)
 }
 
 /// Reports a toleration that edgeward may not add when it releases a pod.
@@ -42,16 +47,6 @@ fn tolerates_everything(site: &Site) -> Option<Finding> {
         site.name()
     );
     Some(Finding::warning(AREA, text).fix("name the keys of its nodes' taints in its tolerations"))
-}
-
-/// Reports trait labels that do not count because their value is not "true".
-fn unclear_traits(Node { name, labels, .. }: &Node) -> impl Iterator<Item = Finding> {
-    let is_unclear = |(key, value): &(&str, &str)| key.starts_with(LABEL_PREFIX) && *value != "true";
-    labels.iter().filter(is_unclear).map(move |(key, value)| {
-        let text = format!("node {name}: label {key} is {value:?}, and only \"true\" says that it has the trait");
-        let fix = format!("kubectl label --overwrite node {name} {key}=true, or {key}- without the trait");
-        Finding::warning(AREA, text).fix(fix)
-    })
 }
 
 fn nodes(site: &Site) -> Finding {
@@ -70,7 +65,7 @@ fn nodes(site: &Site) -> Finding {
                 .fix("bring back its virtual node, by peering with that cluster again; label no other"),
         };
     }
-    let usable = site.nodes().filter(|node| node.ready && !node.cordoned);
+    let usable = site.nodes().filter(|node| node.state.ready && !node.state.cordoned);
     let tolerations = &site.definition.tolerations;
     let closed = usable
         .clone()
@@ -92,7 +87,8 @@ fn nodes(site: &Site) -> Finding {
         return Finding::ok(AREA, text);
     }
     let all: Vec<_> = site.nodes().map(|node| &*node.name).collect();
-    let cordoned: Vec<_> = site.nodes().filter(|node| node.ready).map(|node| &*node.name).collect();
+    let ready = site.nodes().filter(|node| node.state.ready);
+    let cordoned: Vec<_> = ready.map(|node| &*node.name).collect();
     let fix = match cordoned.is_empty() {
         true => format!("kubectl describe node {}", all.join(" ")),
         false => format!("kubectl uncordon {}", cordoned.join(" ")),
@@ -104,7 +100,8 @@ fn nodes(site: &Site) -> Finding {
 
 /// Reports the result of one round of probes to each cloud, sent from here.
 pub(super) fn probes(facts: &Facts) -> Vec<Finding> {
-    let clouds = sites(facts).filter(|site| site.kind() == SiteKind::Cloud);
+    let sites = facts.view.iter().flat_map(|view| &view.snapshot.sites);
+    let clouds = sites.filter(|site| site.kind() == SiteKind::Cloud);
     clouds.map(|site| probed(site, &facts.found.edit)).collect()
 }
 
@@ -131,9 +128,9 @@ fn probed(site: &Site, edit: &str) -> Finding {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::Nodes;
     use super::super::finding::Level;
     use super::*;
+    use crate::inspect::View;
     use edgeward_cluster::cache::NodeFault;
     use edgeward_decision::config::Config;
     use edgeward_decision::fleet_file;
@@ -141,12 +138,12 @@ mod tests {
 
     /// Facts with the cluster of a fleet file.
     fn facts(fleet: &Value) -> Facts {
-        let nodes = Nodes {
+        let view = View {
             snapshot: Arc::new(fleet_file::read(fleet, &Config::default(), Moment(0)).unwrap()),
-            ..Nodes::default()
+            ..View::default()
         };
         Facts {
-            nodes: Some(nodes),
+            view: Some(view),
             ..Facts::example()
         }
     }
@@ -163,8 +160,7 @@ mod tests {
             "sites": [{"name": "edge", "kind": "edge"}, {"name": "far", "kind": "cloud"}, {"name": "near", "kind": "liqo"},
                       {"name": "virtual", "kind": "cloud", "nodeSelector": {"node.role/virtual": "true"}}],
             "nodes": [
-                {"name": "e1", "labels": {"node.role/edge": "true", "traits.edgeward.io/A": "true", "traits.edgeward.io/C": "yes"},
-                    "allocatable": {"cpu": 4, "pods": 9}},
+                {"name": "e1", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "pods": 9}},
                 {"name": "e2", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": 4, "pods": 9}, "taints": [
                     {"key": "gpu", "effect": "NoSchedule"}]},
                 {"name": "c1", "labels": {"node.role/cloud": "true"}, "allocatable": {"cpu": 4, "pods": 9}, "ready": false},
@@ -175,10 +171,12 @@ mod tests {
             ],
         });
         let mut of_all = facts(&fleet);
-        of_all.nodes.as_mut().unwrap().faults = vec![NodeFault {
+        let view = of_all.view.as_mut().unwrap();
+        view.node_faults = vec![NodeFault {
             node: "e1".into(),
             sites: vec!["edge".into(), "far".into()],
         }];
+        view.liqo.left_out = vec![("dark".to_owned(), "near".to_owned())];
         let findings = judge(&of_all);
         let brief: Vec<_> = findings
             .iter()
@@ -192,11 +190,11 @@ mod tests {
                 "bring back its virtual node, by peering with that cluster again; label no other",
             ),
             (Level::Warning, TOLERATIONS),
+            (Level::Warning, EITHER),
             (
                 Level::Warning,
-                "kubectl label --overwrite node e1 traits.edgeward.io/C=true, or traits.edgeward.io/C- without the trait",
+                "   # remove site near, or give it the nodeSelector {liqo.io/remote-cluster-id: CLUSTER} of one cluster",
             ),
-            (Level::Warning, EITHER),
         ];
         assert_eq!(brief, expected);
         assert_eq!(
@@ -206,13 +204,6 @@ mod tests {
         assert_eq!(
             findings[2].text,
             "site near: no node carries liqo.io/type=virtual-node and counts to it: no pod can be sent there"
-        );
-        let edge =
-            json!({"sites": [{"name": "edge", "kind": "edge", "tolerations": [{"operator": "Exists"}]}], "nodes": []});
-        let [_, found] = judge(&facts(&edge)).try_into().unwrap();
-        assert!(
-            found.level == Level::Warning && found.text.contains("has no key"),
-            "{found:?}"
         );
         let edge = json!({"sites": [{"name": "edge", "kind": "edge"}], "nodes": []});
         let found = judge(&facts(&edge)).pop().unwrap();

@@ -26,10 +26,10 @@ const RULES: &str = r#"[{"apiGroups": [""], "apiVersions": ["v1"], "operations":
 
 /// Checks the registration.
 pub(super) fn registration(facts: &Facts) -> Vec<Finding> {
-    let (ours, keys, configuration) = (&facts.ours, &facts.found.config.keys, &facts.webhook);
-    if facts.webhooks.is_none() {
+    let (keys, configuration) = (&facts.found.config.keys, &facts.webhook);
+    let Some(ours) = &facts.ours else {
         return vec![];
-    }
+    };
     if !ours.iter().any(asks_as_pods_arrive) {
         let text = format!(
             "there is no MutatingWebhookConfiguration {configuration} with a webhook {}: no pod is decided",
@@ -38,7 +38,7 @@ pub(super) fn registration(facts: &Facts) -> Vec<Finding> {
         let how = "   # the folder that edgeward was installed from; with Helm, `helm upgrade`";
         return vec![Finding::fault(AREA, text).fix(apply(&keys.domain) + how)];
     }
-    let mut findings: Vec<_> = ours.iter().flat_map(judge_entry).collect();
+    let mut findings: Vec<_> = ours.iter().map(judge_entry).collect();
     if ours.iter().all(|webhook| webhook.entry.name != OF_PLACED) {
         let text = format!(
             "there is no entry {OF_PLACED}: a pod that brings the label {} along, as a copy of a placed one does, is not decided",
@@ -50,32 +50,30 @@ pub(super) fn registration(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-fn judge_entry(webhook: &Webhook) -> Vec<Finding> {
-    let name = &webhook.entry.name;
-    let timeout = webhook.entry.timeout_seconds.unwrap_or_default();
-    let mut findings = Vec::new();
+fn judge_entry(webhook: &Webhook) -> Finding {
+    let entry = &webhook.entry;
+    let name = &entry.name;
     if !webhook.creates_pods() {
         let text = format!("{name} does not cover the creation of pods: the API server never calls it");
-        findings.push(Finding::fault(AREA, text).fix(replace(webhook, "rules", RULES)));
+        return Finding::fault(AREA, text).fix(replace(webhook, "rules", RULES));
     }
-    if webhook.fails() {
-        let text = format!("{name} has failurePolicy Fail: while edgeward is away, no pod is created");
-        findings.push(Finding::warning(AREA, text).fix(replace(webhook, "failurePolicy", "\"Ignore\"")));
+    let policy = entry.failure_policy.as_deref().unwrap_or("Fail");
+    let timeout = entry.timeout_seconds.unwrap_or_default();
+    if policy != "Ignore" {
+        let text = format!("{name} has failurePolicy {policy}: while edgeward is away, no pod is created");
+        return Finding::warning(AREA, text).fix(replace(webhook, "failurePolicy", "\"Ignore\""));
     }
     if timeout > TIMEOUT {
         let text = format!("{name} has timeoutSeconds {timeout}: a pod may wait that long for edgeward");
-        findings.push(Finding::warning(AREA, text).fix(replace(webhook, "timeoutSeconds", "1")));
+        return Finding::warning(AREA, text).fix(replace(webhook, "timeoutSeconds", "1"));
     }
-    if findings.is_empty() {
-        let text = format!("{name} calls {}, failurePolicy Ignore, {timeout} s", webhook.target());
-        findings.push(Finding::ok(AREA, text));
-    }
-    findings
+    let text = format!("{name} calls {}, failurePolicy Ignore, {timeout} s", webhook.target());
+    Finding::ok(AREA, text)
 }
 
 /// Checks that edgeward answers the API server, by the API server's own counters.
 pub(super) fn calls(facts: &Facts) -> Vec<Finding> {
-    let Some(Calls { made, failed }) = facts.calls.filter(|_| !facts.ours.is_empty()) else {
+    let Some(Calls { made, failed }) = facts.calls else {
         return vec![];
     };
     let answered = made.saturating_sub(failed);
@@ -103,21 +101,14 @@ pub(super) fn apply(domain: &str) -> String {
 
 /// Returns how to make the registration select a namespace.
 fn select(facts: &Facts, ours: &[&Webhook], namespace: &str) -> String {
-    let (configuration, keys) = (&facts.webhook, &facts.found.config.keys);
     let mut domains = ours.iter().filter_map(|webhook| webhook.domain());
-    match (
-        domains.find(|domain| *domain != keys.domain),
-        facts.found.missing.is_some(),
-    ) {
-        // Without edgeward's configuration, the domain of the registration may be the right one.
-        (Some(_), true) => facts.found.assumption().unwrap_or_default(),
-        (Some(other), false) => format!("{}   # it is of the domain {other}", apply(&keys.domain)),
-        (None, _) => format!(
-            "kubectl edit mutatingwebhookconfiguration {configuration}   # its namespaceSelectors: what leaves {namespace} out; \
-             {} is of {} and without {}, {} with it",
-            WEBHOOKS[0], keys.managed, keys.policies, WEBHOOKS[1]
-        ),
-    }
+    let other = domains.find(|domain| *domain != facts.found.config.keys.domain);
+    let other = other.map(|domain| format!(", and it is of the domain {domain}"));
+    format!(
+        "kubectl edit mutatingwebhookconfiguration {}   # its namespaceSelectors leave {namespace} out{}",
+        facts.webhook,
+        other.unwrap_or_default()
+    )
 }
 
 /// Returns the command that sets one field of a webhook.
@@ -128,14 +119,6 @@ pub(super) fn replace(webhook: &Webhook, field: &str, value: &str) -> String {
         "kubectl patch mutatingwebhookconfiguration {name} --type=json -p '[{{\"op\": \"add\", \"path\": \"{path}\", \
          \"value\": {value}}}]'"
     )
-}
-
-/// Returns host and port of a URL as the API server calls it.
-pub(super) fn host(url: &str) -> Option<(String, u16)> {
-    let url = url.parse::<http::Uri>().ok()?;
-    let is_https = url.scheme_str() == Some("https");
-    let host = url.host().filter(|host| is_https && !host.is_empty())?;
-    Some((host.to_owned(), url.port_u16().unwrap_or(443)))
 }
 
 /// Returns the namespaces that opted in.
@@ -182,7 +165,7 @@ pub(super) fn namespaces(facts: &Facts) -> Vec<Finding> {
     let (config, configuration) = (&facts.found.config, &facts.webhook);
     let label = &config.keys.managed;
     // A pod that is being created is not placed yet.
-    let ours = facts.ours.iter();
+    let ours = facts.ours.iter().flatten();
     let ours: Vec<_> = ours.filter(|webhook| asks_as_pods_arrive(webhook)).collect();
     let mut findings = Vec::new();
     let mut good = Vec::new();

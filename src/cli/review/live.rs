@@ -55,22 +55,17 @@ pub(super) async fn review(
     }
 }
 
-/// Sends the pod. If its name is taken, sends it again with a generated name.
+/// Sends the pod under a generated name, because its own may be taken.
 async fn ask(connection: &Connection, subject: &Subject, namespace: &str) -> anyhow::Result<Answer> {
     let mut pod: Value = serde_json::from_str(&subject.text)?;
     pod["metadata"]["namespace"] = json!(namespace);
     let metadata = &mut pod["metadata"];
-    if metadata["name"].is_null() && metadata["generateName"].is_null() {
+    if let Value::String(name) = metadata["name"].take() {
+        metadata["generateName"] = json!(format!("{name}-"));
+    } else if metadata["generateName"].is_null() {
         metadata["generateName"] = json!("review-");
     }
-    let answer = connection.dry_run(namespace, &pod).await?;
-    match (&answer.outcome, pod["metadata"]["name"].take()) {
-        (Err(refusal), Value::String(name)) if refusal.reason == "AlreadyExists" => {
-            pod["metadata"]["generateName"] = json!(format!("{name}-"));
-            connection.dry_run(namespace, &pod).await
-        }
-        _ => Ok(answer),
-    }
+    connection.dry_run(namespace, &pod).await
 }
 
 /// Adds the pod that the API server would store to `item`.
@@ -103,7 +98,6 @@ async fn as_stored(
         workload,
         created: None,
         on_node: false,
-        by_policy: false,
     };
     let causes = match decided {
         true => vec![],

@@ -98,8 +98,8 @@ pub(in crate::cli) struct SiteItem {
     #[serde(flatten)]
     pub(in crate::cli) times: Map<String, Value>,
     pub(in crate::cli) fitting_nodes: usize,
-    #[serde(skip_serializing_if = "is_zero")]
-    headroom_nodes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headroom_nodes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::cli) score: Option<Value>,
 }
@@ -133,7 +133,7 @@ impl From<&Assessment<'_>> for SiteItem {
             refusals: refusals.collect(),
             times: times(assessment),
             fitting_nodes: assessment.fitting.len(),
-            headroom_nodes: assessment.headroom,
+            headroom_nodes: Some(assessment.headroom).filter(|nodes| *nodes > 0),
             score: assessment.score.map(|score| json!(score)),
         }
     }
@@ -141,15 +141,11 @@ impl From<&Assessment<'_>> for SiteItem {
 
 /// Converts quantities to integers: CPU to millicores, everything else to bytes or units, rounded up.
 pub(super) fn integers(request: &ResourceList<'_>) -> BTreeMap<String, i64> {
-    let integers = request.iter().map(|(name, quantity)| match &**name {
+    let integers = request.0.iter().map(|(name, quantity)| match &**name {
         "cpu" => ("cpu".to_owned(), quantity.millis()),
         name => (name.to_owned(), quantity.units()),
     });
     integers.collect()
-}
-
-fn is_zero(count: &usize) -> bool {
-    *count == 0
 }
 
 impl ReviewList {
@@ -261,8 +257,8 @@ impl SiteItem {
         let sum = format!("queue {queue} + processing {processing} + WAN {wan}");
         let nodes = sentences::fits(self.fitting_nodes as u64);
         let nodes = match self.headroom_nodes {
-            0 => nodes,
-            count => format!("{nodes}, {count} of them by headroom"),
+            None => nodes,
+            Some(count) => format!("{nodes}, {count} of them by headroom"),
         };
         let refusals = self.refusals.iter();
         let refusals = refusals.map(|refusal| sentences::refusal(refusal.code, &refusal.numbers));

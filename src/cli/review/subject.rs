@@ -51,7 +51,7 @@ pub(in crate::cli) fn collect(
         bail!("{source}: has no kind; expected a Pod, a workload, a List of them or an AdmissionReview");
     };
     match kind {
-        "Pod" => subjects.push(of_pod(document, source, keys)),
+        "Pod" => subjects.push(of_pod(document, source)),
         "AdmissionReview" => subjects.push(of_admission_review(document, source)?),
         kind if kind.ends_with("List") => {
             let items = document["items"].as_array();
@@ -78,12 +78,11 @@ pub(in crate::cli) fn collect(
     Ok(())
 }
 
-fn of_pod(pod: &Value, source: &str, keys: &Keys) -> Subject {
+fn of_pod(pod: &Value, source: &str) -> Subject {
     let pod = with_fields(pod.clone(), json!({"apiVersion": "v1", "kind": "Pod"}));
     Subject {
         source: source.to_owned(),
         namespace: pod["metadata"]["namespace"].as_str().map(str::to_owned),
-        hints: hints(&pod, None, keys),
         text: pod.to_string(),
         ..Subject::default()
     }
@@ -123,7 +122,7 @@ fn of_workload(workload: &Value, kind: &str, template: &Value, controller: &str,
     Subject {
         source: source.to_owned(),
         namespace: workload["metadata"]["namespace"].as_str().map(str::to_owned),
-        hints: hints(&pod, Some((kind, &workload["metadata"])), keys),
+        hints: hints(&pod["metadata"]["annotations"], kind, &workload["metadata"], keys),
         others: replicas(kind, &workload["spec"]).saturating_sub(1),
         text: pod.to_string(),
         ..Subject::default()
@@ -145,26 +144,16 @@ fn with_fields(mut object: Value, fields: Value) -> Value {
     object
 }
 
-/// Returns hints about fields of the manifest that have another effect than they seem to. [`Subject::all_hints`] adds
-/// the hints about the pod itself.
-fn hints(pod: &Value, workload: Option<(&str, &Value)>, keys: &Keys) -> Vec<String> {
-    let annotations = &pod["metadata"]["annotations"];
+/// Returns hints about annotations of a workload that have no effect on its pods, which have `annotations`.
+/// [`Subject::all_hints`] adds the hints about the pod itself.
+fn hints(annotations: &Value, kind: &str, workload: &Value, keys: &Keys) -> Vec<String> {
     let class = format!("{}class", keys.slo_prefix);
-    let mut hints = Vec::new();
-    if let Some((kind, metadata)) = workload {
-        let misplaced = metadata["annotations"].as_object().into_iter().flat_map(Map::keys);
-        let misplaced = misplaced.filter(|key| key.starts_with(&keys.slo_prefix) && annotations.get(key).is_none());
-        hints.extend(misplaced.map(|key| format!("{key} is on the {kind}; edgeward reads its pod template")));
-        if kind == "DaemonSet" && annotations.get(&class).is_some() {
-            hints.push(format!("{class} has no effect on a DaemonSet, whose pods pass through"));
-        }
-    }
-    if annotations.get(&keys.decision).is_some() {
-        hints.push(format!(
-            "{} is of an earlier decision: edgeward writes its annotations again, but takes nodeSelector and tolerations \
-             for the pod's own",
-            keys.decision
-        ));
+    let misplaced = workload["annotations"].as_object().into_iter().flat_map(Map::keys);
+    let misplaced = misplaced.filter(|key| key.starts_with(&keys.slo_prefix) && annotations.get(key).is_none());
+    let misplaced = misplaced.map(|key| format!("{key} is on the {kind}; edgeward reads its pod template"));
+    let mut hints: Vec<_> = misplaced.collect();
+    if kind == "DaemonSet" && annotations.get(&class).is_some() {
+        hints.push(format!("{class} has no effect on a DaemonSet, whose pods pass through"));
     }
     hints
 }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::scheduling_state::{Decided, SchedulingState, Then, duration};
+use super::scheduling_state::{Decided, SchedulingState, duration};
 use crate::cli::installed::domain_option;
 use crate::cli::review::report::{ProfileItem, SiteItem, harmless};
 use crate::controllers::events::{bounds, in_words};
@@ -195,8 +195,6 @@ impl Explanation {
                     "in no plan: its constraints are longer than 4 KiB; it is decided alone at its limit".to_owned()
                 }
             });
-            let over = queue.limit_over.iter();
-            lines.extend(over.map(|end| format!("gated longer than it may be, since {end}")));
         }
         if !state.gates.is_empty() {
             lines.push(format!("gates: {}", state.gates.join(", ")));
@@ -241,7 +239,7 @@ impl Decided {
         let rtt = self.wan_rtt_ms.as_ref().map(|rtt| format!("RTT {rtt} ms"));
         let facts: Vec<_> = [at, age, rtt].into_iter().flatten().collect();
         lines.extend(Some(facts.join(", ")).filter(|facts| !facts.is_empty()));
-        lines.extend(self.sites.iter().map(Then::line));
+        lines.extend(self.sites.iter().map(|site| site.line.clone()));
         lines
     }
 }

@@ -1,12 +1,14 @@
 //! The scheduling state of a pod: its decision, where it is, and what keeps it from running.
 
 use anyhow::Context as _;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use edgeward_decision::keys::Keys;
-use edgeward_decision::placement::{explain, sentences};
+use edgeward_decision::placement::explain;
+
+use crate::controllers::events::assessment;
 
 /// The scheduling state of an existing pod.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -68,9 +70,9 @@ pub(super) struct Then {
     #[serde(skip_serializing_if = "Value::is_null")]
     pub(super) score: Value,
     pub(super) refusals: Vec<String>,
-    /// The refusals as text for people.
+    /// All of it as text for people.
     #[serde(skip)]
-    pub(super) said: Vec<String>,
+    pub(super) line: String,
 }
 
 impl SchedulingState {
@@ -198,33 +200,14 @@ impl Decided {
 impl Then {
     fn read((name, entry): (&String, &Value)) -> Self {
         let either = |short: &str, full: &str| entry.get(short).or(entry.get(full)).cloned().unwrap_or_default();
-        let refusals = || explain::refusals(entry);
-        let said = refusals().map(|(code, numbers)| sentences::refusal(code, &numbers));
         Self {
             name: name.clone(),
             fitting_nodes: either("fit", "fittingNodes"),
             eta_ms: either("eta", "etaMs"),
             score: entry["score"].clone(),
-            refusals: refusals().map(|(code, _)| code.to_owned()).collect(),
-            said: said.collect(),
+            refusals: explain::refusals(entry).map(|(code, _)| code.to_owned()).collect(),
+            line: format!("{name}: {}", assessment(entry)),
         }
-    }
-
-    /// Formats the site for people.
-    pub(super) fn line(&self) -> String {
-        let judged = match self.said.is_empty() {
-            true => "not refused".to_owned(),
-            false => format!("refused: {}", self.said.join("; ")),
-        };
-        let fits = self.fitting_nodes.as_u64().map(sentences::fits);
-        let fits = fits.map(|fits| format!(", {fits}"));
-        let score = self.score.as_f64().map(|score| format!(", score {score}"));
-        let eta = match &self.eta_ms {
-            Value::Null => "unknown".to_owned(),
-            eta => format!("{eta} ms"),
-        };
-        let (fits, score) = (fits.unwrap_or_default(), score.unwrap_or_default());
-        format!("{}: ETA {eta}{fits}, {judged}{score}", self.name)
     }
 }
 
@@ -246,12 +229,10 @@ fn waiting(container: &Value) -> Option<String> {
     })
 }
 
-/// Formats a duration for people: `41 s`, `12 min`, `3 h` or `2 d`.
+/// Formats a duration for people: `1h 3m 20s`.
 pub(super) fn duration(seconds: u64) -> String {
-    match seconds {
-        0..=119 => format!("{seconds} s"),
-        120..=7_199 => format!("{} min", seconds / 60),
-        7_200..=172_799 => format!("{} h", seconds / 3_600),
-        _ => format!("{} d", seconds / 86_400),
-    }
+    format!(
+        "{:#}",
+        SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))
+    )
 }

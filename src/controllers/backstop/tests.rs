@@ -2,8 +2,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use edgeward_cluster::backstop::Candidate;
-use edgeward_cluster::cache::Contribution;
+use edgeward_cluster::backstop::{Candidate, Contribution};
 use edgeward_cluster::engine::SharedState;
 use edgeward_cluster::pod_record::StuckPod;
 use edgeward_decision::config::Config;
@@ -116,7 +115,6 @@ fn candidate(name: &str) -> Candidate {
             uid: format!("uid-{name}").into(),
             name: name.into(),
             workload,
-            placement: Arc::default(),
             decision: None,
             reason: None,
         }),

@@ -58,12 +58,3 @@ fn configuration_without_ca_bundle_yields_empty_bundles() {
     assert_eq!(bundles, [b""; 3]);
     assert_eq!(ca_bundles(None).count(), 0);
 }
-
-#[test]
-fn consecutive_duplicate_messages_are_logged_once() {
-    let (mut once, mut said) = (Once::default(), vec![]);
-    for words in ["a", "a", "b", "b", "a"] {
-        once.say(words.to_owned(), |words| said.push(words.to_owned()));
-    }
-    assert_eq!(said, ["a", "b", "a"]);
-}

@@ -2,17 +2,20 @@
 
 use std::fmt::Write as _;
 
-use edgeward_cluster::pod_record::{GatedPod, ObservedDecision};
+use edgeward_cluster::engine::ObservedDecision;
+use edgeward_cluster::pod_record::GatedPod;
 use edgeward_decision::keys::Keys;
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::model::slo::Slo;
 use edgeward_decision::placement::{explain, sentences};
+use edgeward_kube::excerpt::excerpt;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use serde_json::{Map, Number, Value};
 
-use super::{cut, object};
+use super::NOTE_BYTES;
 
 edgeward_kube::words! {
     /// Reason of an Event on a pod.
@@ -88,11 +91,18 @@ impl PodEvent {
 
     /// Converts this into an Event of the Kubernetes API.
     pub(super) fn event(&self) -> Event {
-        let regarding = object("Pod", &self.namespace, &self.name, &self.uid);
+        let regarding = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some((*self.namespace).into()),
+            name: Some((*self.name).into()),
+            uid: Some((*self.uid).into()),
+            ..ObjectReference::default()
+        };
         let [kind, action] = self.reason.type_and_action();
         let reason = self.reason.as_str();
         let what = (&self.uid, reason, self.decision.map(|id| id.0));
-        let note = cut(self.note.clone(), "…");
+        let note = excerpt(&self.note, NOTE_BYTES);
         super::event(regarding, [kind, reason, action], note, self.at, what)
     }
 }
@@ -172,7 +182,7 @@ fn note(observed: &ObservedDecision, what: &str) -> String {
 }
 
 /// Summarizes one site's outcome for the pod. Reads the short and the full form of the explanation.
-fn assessment(entry: &Value) -> String {
+pub fn assessment(entry: &Value) -> String {
     let number = |names: [&str; 2]| names.iter().find_map(|name| entry[*name].as_number());
     let mut parts = vec![];
     parts.extend(

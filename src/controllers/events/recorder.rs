@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use edgeward_cluster::pod_record::ObservedDecision;
+use edgeward_cluster::engine::ObservedDecision;
 use edgeward_kube::units::{Micros, Moment};
 use kube::Client;
 use tokio::sync::mpsc;

@@ -21,14 +21,15 @@ const HELD_FOR: Micros = Micros(DURATION.0 / 2);
 const RELEASED_SECONDS: i32 = 1;
 
 /// A replica that wants to hold the Lease.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Candidate {
     /// Unique for all time, so a Lease with this identity was written by this candidate.
-    identity: String,
+    pub(super) identity: String,
     /// Version of the Lease when read last, and since when it has been this version.
     read: Option<(String, Moment)>,
-    held_until: Option<Moment>,
-    /// Resource version of the Lease as seen last.
+    /// Until when the Lease is certainly ours. `None` or a past moment means that it is not.
+    pub(super) held_until: Option<Moment>,
+    /// Resource version of the Lease as read last.
     newest: u64,
 }
 
@@ -36,19 +37,8 @@ impl Candidate {
     pub(super) fn new(identity: String) -> Self {
         Self {
             identity,
-            read: None,
-            held_until: None,
-            newest: 0,
+            ..Self::default()
         }
-    }
-
-    pub(super) fn identity(&self) -> &str {
-        &self.identity
-    }
-
-    /// Until when the Lease is certainly ours. `None` or a past moment means that it is not.
-    pub(super) fn held_until(&self) -> Option<Moment> {
-        self.held_until
     }
 
     /// Makes us the holder of the Lease if it is ours already, free, or not renewed in time. Returns `None` then: it is
@@ -99,8 +89,8 @@ impl Candidate {
         is_ours
     }
 
-    /// Detects that the history of the API server went back: the Lease as read or written is older than the one seen
-    /// before. Returns both versions, the earlier one first.
+    /// Detects that the history of the API server went back: the Lease as read is older than the one read before.
+    /// Returns both versions, the earlier one first.
     pub(super) fn went_back(&mut self, lease: &Lease) -> Option<(u64, u64)> {
         let now = lease.metadata.resource_version.as_ref()?.parse().ok()?;
         let before = std::mem::replace(&mut self.newest, now);

@@ -1,54 +1,40 @@
 //! Writes the status of PerformanceProfiles. It also carries the preferred site, which all replicas use.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
+use edgeward_decision::config::Config;
 use edgeward_decision::model::scores::Score;
 use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::placement::patch::timestamp;
-use edgeward_kube::units::{Micros, Moment, Now};
+use edgeward_kube::units::{Moment, Now};
 use edgeward_profiles::{All, Evaluated, Evaluation, Preference, Round};
 use jiff::Timestamp;
-use kube::Api;
-use tokio::sync::watch;
 
-use super::{TIMES, keep};
-use crate::api::{Condition, PerformanceProfile, PerformanceProfileStatus, SiteScore};
-use crate::controllers::Context;
+use crate::api::{Condition, PerformanceProfileStatus, SiteScore};
 
-/// The shortest time between two writes if only scores changed.
-const SCORES: Micros = Micros::from_secs(10);
-
-/// Writes each changed profile status, including its preferred site, while this replica holds the Lease. Never
-/// returns.
-pub async fn of_profiles(context: Context, profiles: watch::Receiver<Arc<All>>) {
-    let api = |_: &str| Api::<PerformanceProfile>::all(context.client.clone());
-    let config = &context.config;
-    let write = || {
-        let mut kept = BTreeMap::<String, Kept>::new();
-        let of_all = move |all: Arc<All>, now| {
-            kept.retain(|name, _| all.contains_key(name));
-            let config = config.load();
-            let edge = config.sites.iter().find(|site| site.kind == SiteKind::Edge);
-            let edge = edge.map_or("", |edge| &*edge.name);
-            let status = |(name, evaluated): (&String, &Evaluated)| {
-                let kept = kept.entry(name.clone()).or_insert_with(|| Kept::of(evaluated));
-                ([String::new(), name.clone()], kept.status(evaluated, edge, now))
-            };
-            all.iter().map(status).collect()
-        };
-        keep(profiles.clone(), api, context.clock, of_all, least)
+/// The status of each of these profiles. `kept` lasts as long as this replica leads.
+pub(super) fn statuses(
+    all: &All,
+    kept: &mut BTreeMap<String, Kept>,
+    config: &Config,
+    now: Now,
+) -> BTreeMap<String, PerformanceProfileStatus> {
+    kept.retain(|name, _| all.contains_key(name));
+    let edge = config.sites.iter().find(|site| site.kind == SiteKind::Edge);
+    let edge = edge.map_or("", |edge| &*edge.name);
+    let status = |(name, evaluated): (&String, &Evaluated)| {
+        let kept = kept.entry(name.clone()).or_insert_with(|| Kept::of(evaluated));
+        (name.clone(), kept.status(evaluated, edge, now))
     };
-    while context.leadership.during(write()).await.is_none() {}
+    all.iter().map(status).collect()
 }
 
 /// State that the leader keeps for a profile.
-struct Kept {
+pub(super) struct Kept {
     /// The generation that this state belongs to. A changed spec starts with fresh state.
     generation: Option<i64>,
     preference: Preference,
     preferred_since: Option<Timestamp>,
-    accepted: Option<(bool, String)>,
     /// The round that the preference used last.
     judged: Option<Moment>,
 }
@@ -62,7 +48,6 @@ impl Kept {
             generation: evaluated.seen.generation,
             preference: Preference::of(site),
             preferred_since: since,
-            accepted: evaluated.seen.known.accepted.clone(),
             judged: None,
         }
     }
@@ -72,11 +57,7 @@ impl Kept {
         let generation = evaluated.seen.generation;
         // A spec with faults leaves the last valid one in force.
         if self.generation != generation && evaluated.refused.is_none() {
-            let accepted = self.accepted.take();
-            *self = Self {
-                accepted,
-                ..Self::of(evaluated)
-            };
+            *self = Self::of(evaluated);
         }
         let round = evaluated.last.as_deref();
         if let (Some(profile), Some(round), Some(scores)) = (&evaluated.profile, round, evaluated.scores())
@@ -88,11 +69,10 @@ impl Kept {
             }
         }
         let is_accepted = evaluated.refused.is_none();
-        let since = match &self.accepted {
+        let since = match &evaluated.seen.known.accepted {
             Some((before, since)) if *before == is_accepted => since.clone(),
             _ => timestamp(now.wall),
         };
-        self.accepted = Some((is_accepted, since.clone()));
         let refusal = evaluated.refused.as_ref();
         let condition = Condition {
             kind: "Accepted".to_owned(),
@@ -118,31 +98,6 @@ impl Kept {
             evaluated: round.map(|round| timestamp(round.at.wall)),
         }
     }
-}
-
-/// A changed preference, condition or set of scored sites is written at once, changed scores every [`SCORES`], and a
-/// changed time alone every [`TIMES`].
-fn least(written: &PerformanceProfileStatus, status: &PerformanceProfileStatus) -> Micros {
-    let decisive = |status: &PerformanceProfileStatus| {
-        let has_score = |site: &SiteScore| (site.site.clone(), site.score.is_some());
-        let has_scores: Vec<_> = status.scores.iter().map(has_score).collect();
-        let (conditions, preferred) = (status.conditions.clone(), status.preferred.clone());
-        (status.observed_generation, conditions, preferred, has_scores)
-    };
-    if decisive(written) != decisive(status) {
-        Micros(0)
-    } else if undated(written) != undated(status) {
-        SCORES
-    } else {
-        TIMES
-    }
-}
-
-fn undated(status: &PerformanceProfileStatus) -> PerformanceProfileStatus {
-    let mut status = status.clone();
-    status.evaluated = None;
-    status.scores.iter_mut().for_each(|site| site.as_of = None);
-    status
 }
 
 /// The scores of a round, sorted by site name.
@@ -182,7 +137,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::controllers::status::is_due;
+    use std::sync::Arc;
 
     fn at(seconds: i64) -> Now {
         let start: Timestamp = "2026-11-23T12:00:00Z".parse().unwrap();
@@ -302,34 +257,5 @@ mod tests {
         let never = Evaluated::after(bad.seen, None);
         let status = Kept::of(&never).status(&never, "edge", at(5));
         assert_eq!((status.preferred, status.scores.len()), (None, 0));
-    }
-
-    #[test]
-    fn profile_scores_are_written_every_10_s_and_times_every_60_s() {
-        let mut kept = Kept::of(&evaluated(
-            spec("cm_normalized_a"),
-            1,
-            StatusFacts::default(),
-            &DIRTY,
-            0,
-        ));
-        let mut written = None;
-        let mut is_written = |scores: &[(&str, i64)], second| {
-            let evaluated = evaluated(spec("cm_normalized_a"), 1, StatusFacts::default(), scores, second);
-            let (status, now) = (kept.status(&evaluated, "edge", at(second)), at(second).moment);
-            let is_due = written
-                .as_ref()
-                .is_none_or(|written| is_due(written, &status, now, least));
-            if is_due {
-                written = Some((status, now));
-            }
-            is_due
-        };
-        assert!(is_written(&DIRTY, 0));
-        assert!(!is_written(&DIRTY, 59) && is_written(&DIRTY, 60));
-        let other = [("edge", 900_000), ("cloud", 100_001)];
-        assert!(!is_written(&other, 69) && is_written(&other, 70));
-        // Another set of scored sites.
-        assert!(is_written(&DIRTY[..1], 71));
     }
 }

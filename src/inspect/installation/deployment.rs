@@ -5,13 +5,11 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Container, PodSpec, Secret};
+use k8s_openapi::api::core::v1::{Container, PodSpec};
 use kube::Api;
 use kube::api::ListParams;
 
 use crate::inspect::Connection;
-use crate::tls::Contents;
-use crate::tls::stored::contents;
 use crate::watch::namespaced_name::NamespacedName;
 
 /// Default Secret of `--self-managed`.
@@ -67,15 +65,6 @@ impl Connection {
             secrets.extend(found.filter(|found| !secrets.contains(found)));
         }
         Ok(secrets)
-    }
-
-    /// Returns the contents of such a Secret by key; `None` if it does not exist.
-    ///
-    /// # Errors
-    /// The Secret cannot be read.
-    pub async fn contents(&self, secret: &PairSecret) -> anyhow::Result<Option<Contents>> {
-        let found = self.get::<Secret>(&secret.namespace, &secret.name).await?;
-        Ok(found.map(contents))
     }
 }
 

@@ -35,7 +35,6 @@ struct Case {
     stored: Stored,
     bundles: Vec<Vec<Certificate>>,
     settled: BTreeSet<Der>,
-    abandoned: BTreeSet<Der>,
     replicas: Option<Vec<Replica>>,
     wall: Timestamp,
 }
@@ -52,7 +51,6 @@ impl Case {
             stored,
             bundles: vec![vec![certificate(1, 0)]; 2],
             settled: BTreeSet::from([der(1)]),
-            abandoned: BTreeSet::new(),
             replicas: None,
             wall: at(HOUR),
         }
@@ -63,7 +61,6 @@ impl Case {
             stored: &self.stored,
             bundles: &self.bundles,
             settled: &self.settled,
-            abandoned: &self.abandoned,
             replicas: self.replicas.as_deref(),
             wall: self.wall,
         };
@@ -165,7 +162,7 @@ fn authority_rotation_takes_four_steps() {
 }
 
 #[test]
-fn what_nobody_serves_leaves_while_another_is_served_yet() {
+fn old_authorities_stay_while_one_is_served() {
     let mut case = Case::steady();
     case.stored.authority = Some(certificate(9, 0));
     case.settled = BTreeSet::from([der(9)]);
@@ -175,9 +172,7 @@ fn what_nobody_serves_leaves_while_another_is_served_yet() {
         replica("b", false, Serves::LeafOf(der(1))),
     ];
     case.replicas = Some(seen.clone());
-    assert_eq!(case.step(), Step::Await(vec!["b".into()]), "b may be on its way to 2");
-    case.abandoned = BTreeSet::from([der(1), der(2)]);
-    assert_eq!(case.step(), Case::bundles(&[&[1, 3, 9], &[1, 3, 9]]));
+    assert_eq!(case.step(), Step::Await(vec!["b".into()]));
     case.replicas = Some([seen, vec![replica("c", true, Serves::Nothing)]].concat());
     assert_eq!(case.step(), Step::Await(vec!["b".into(), "c".into()]));
 }
@@ -227,16 +222,13 @@ fn authority_settles_after_settle_time_in_every_bundle() {
     let bundle = |of: &[u16]| of.iter().map(|n| certificate(*n, 0)).collect::<Vec<_>>();
     let after = |seconds| Moment(0).after(Micros::from_secs(seconds));
     let mut published = Published::default();
-    let stored = Case::steady().stored;
-    let mut see = |of: [&[u16]; 2], now| published.observe(&stored, &of.map(bundle), now);
+    let mut see = |of: [&[u16]; 2], now| published.observe(&of.map(bundle), now);
     see([&[1, 2], &[1]], after(0));
     see([&[1, 2], &[1, 2]], after(50));
     assert!(published.settled(settle, after(59)).is_empty());
     assert_eq!(published.settled(settle, after(60)), BTreeSet::from([der(1)]));
     assert_eq!(published.settled(settle, after(110)), BTreeSet::from([der(1), der(2)]));
-    assert_eq!(published.abandoned(settle, after(59)), BTreeSet::new());
-    assert_eq!(published.abandoned(settle, after(60)), BTreeSet::from([der(2)]));
-    let mut see = |of: [&[u16]; 2], now| published.observe(&stored, &of.map(bundle), now);
+    let mut see = |of: [&[u16]; 2], now| published.observe(&of.map(bundle), now);
     see([&[2], &[1, 2]], after(111));
     see([&[1, 2], &[1, 2]], after(112));
     assert_eq!(published.settled(settle, after(171)), BTreeSet::from([der(2)]));
@@ -254,18 +246,25 @@ fn lives_are_bounded_and_every_fault_is_named() {
         (short.settle(), short.period()),
         (Micros::from_millis(6_750), Micros::from_millis(1_500))
     );
-    let faults = |authority, leaf| Lives::read(authority, leaf).unwrap_err();
-    assert_eq!(
-        faults("soon", "1s"),
-        [
+    for (authority, leaf, fault) in [
+        (
+            "soon",
+            "15s",
             "--ca-life: \"soon\" is not a duration from 15s to 876000h, such as 2160h",
+        ),
+        (
+            "45s",
+            "1s",
             "--certificate-life: \"1s\" is not a duration from 15s to 9528h, such as 2160h",
-        ]
-    );
-    assert_eq!(
-        faults("134s", "45s"),
-        ["--ca-life: \"134s\" is less than 3 times the --certificate-life \"45s\""]
-    );
+        ),
+        (
+            "134s",
+            "45s",
+            "--ca-life: \"134s\" is less than 3 times the --certificate-life \"45s\"",
+        ),
+    ] {
+        assert_eq!(Lives::read(authority, leaf).unwrap_err().to_string(), fault);
+    }
 }
 
 /// Lifetimes in the model.
@@ -455,12 +454,11 @@ impl Cluster {
         let read = leader.read.as_ref()?;
         let bundles = vec![read.bundle.1.clone()];
         let stored = read.secret.1.read(wall);
-        leader.published.observe(&stored, &bundles, moment);
+        leader.published.observe(&bundles, moment);
         let state = RotationState {
             stored: &stored,
             bundles: &bundles,
             settled: &leader.published.settled(LIVES.settle(), moment),
-            abandoned: &leader.published.abandoned(LIVES.settle(), moment),
             replicas: read.replicas.as_deref(),
             wall,
         };

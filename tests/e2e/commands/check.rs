@@ -38,7 +38,7 @@ impl Installation<'_, '_> {
         eventually("nothing is wrong", BOUND, || {
             let said = self.check()?;
             ensure!(said.succeeded, "{}{}", said.stdout, said.stderr);
-            ensure!(said.stdout.ends_with("\nno fault, no warning\n"), "{}", said.stdout);
+            ensure!(said.stdout.ends_with("\nfaults: 0, warnings: 0\n"), "{}", said.stdout);
             Ok(())
         })
     }
@@ -150,7 +150,7 @@ fn printed_fix_repairs_each_fault(fixture: &Fixture<'_>) -> Result<()> {
     let webhook = &installation.webhook;
     let bundle = |pem: &str| json!([{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": STANDARD.encode(pem)}]);
     let foreign = Authority::new()?;
-    let of_nobody = "its certificate is signed by no authority in caBundle";
+    let of_nobody = "it is signed by no authority in caBundle";
     installation.patch("mutatingwebhookconfiguration", webhook, &bundle(&foreign.certificate))?;
     // The fix keeps the foreign CA, because another server may use it.
     let fixes = installation.finds("FAULT", of_nobody)?;

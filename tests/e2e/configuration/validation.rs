@@ -6,7 +6,7 @@ use edgeward_harness::clients;
 use edgeward_harness::fixture::POLICIES;
 use edgeward_harness::folder::copy;
 use edgeward_harness::prelude::*;
-use edgeward_harness::registration::{Registration, only_in};
+use edgeward_harness::registration::Registration;
 use http::header::{CONTENT_TYPE, WARNING};
 use http::{HeaderValue, Request};
 use kube::Client;
@@ -107,21 +107,7 @@ impl Policies {
         let mine = fixture.dir.join("mine");
         fs::create_dir(&mine)?;
         fs::write(mine.join("kustomization.yaml"), kustomization.to_string())?;
-        let named = |name: &str| format!("{name}-{}", fixture.namespace);
-        let mut registrations = Vec::new();
-        for mut object in fixture.kubectl.render(&mine)? {
-            let kind = object["kind"].as_str().unwrap_or_default().to_owned();
-            let name = named(object["metadata"]["name"].as_str().unwrap_or_default());
-            object["metadata"]["name"] = json!(name);
-            if kind == "ValidatingAdmissionPolicyBinding" {
-                let policy = object["spec"]["policyName"].as_str().unwrap_or_default();
-                object["spec"]["policyName"] = json!(named(policy));
-                only_in(&mut object["spec"]["matchResources"], &[&fixture.namespace])?;
-            } else if kind != "ValidatingAdmissionPolicy" {
-                continue;
-            }
-            registrations.push(Registration::create(name, &fixture.kubectl, &object)?);
-        }
+        let registrations = Registration::of_policies(fixture, fixture.kubectl.render(&mine)?)?;
         ensure!(
             registrations.len() == 4,
             "{} objects for two policies and their bindings",

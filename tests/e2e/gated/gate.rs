@@ -59,7 +59,7 @@ fn forbid_removal(fixture: &Fixture<'_>, words: &str) -> Result<[Registration; 2
         let object = json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec,
         });
-        Registration::create(name.clone(), &fixture.kubectl, &object)
+        Registration::create(&fixture.kubectl, &object)
     };
     let validation = json!({
         "expression": format!("{} >= {}", gates("object"), gates("oldObject")),

@@ -7,7 +7,7 @@ use http::Request;
 use jiff::Timestamp;
 
 use crate::gated::history::History;
-use crate::gated::{ends, in_order, pod};
+use crate::gated::{ends, have_run, pod};
 
 /// Number of high-priority pods that are gated before others arrive.
 const HELD: usize = 20;
@@ -205,19 +205,7 @@ fn restarts_release_each_pod_once_in_order(fixture: &Fixture<'_>) -> Result<()> 
     edgeward.kill()?;
     nodes.resize(&node, "2")?;
     edgeward.start_again()?;
-    let released = |count: usize| {
-        eventually(&format!("{count} run"), 2 * BOUND, || {
-            let pods = fixture.kubectl.list("pods", "app=gated")?;
-            let (gated, free): (Vec<&Value>, Vec<&Value>) = pods.iter().partition(|pod| is_gated(pod));
-            let running = free.iter().filter(|pod| pod["status"]["phase"] == "Running").count();
-            ensure!(
-                (free.len(), running) == (count, count),
-                "{} free, {running} run",
-                free.len()
-            );
-            in_order(&free, &gated)
-        })
-    };
+    let released = |count: usize| eventually(&format!("{count} run"), 2 * BOUND, || have_run(fixture, count));
     released(10)?;
 
     // edgeward is killed at its first visible release, while other pods are due or have no room yet.

@@ -1,7 +1,7 @@
 //! Pods that are restricted to some sites.
 
 use edgeward_harness::prelude::*;
-use edgeward_harness::registration::{Registration, only_in};
+use edgeward_harness::registration::Registration;
 
 use super::{fill, goes, is_gated_for, pod};
 use crate::leader::events;
@@ -16,19 +16,10 @@ fn of_sites(fixture: &Fixture<'_>, name: &str, sites: &str) -> Value {
 
 /// Installs the policy of webhook/strict-sites for the test's namespace and domain.
 fn install_strict_sites(fixture: &Fixture<'_>) -> Result<Vec<Registration>> {
-    let name = format!("edgeward-strict-sites-{}", fixture.namespace);
     let objects = fixture.kubectl.render(&workspace().join("webhook/strict-sites"))?;
     ensure!(objects.len() == 2, "{objects:?}");
-    let register = |object| {
-        let mut object = fixture.in_its_domain(object);
-        object["metadata"]["name"] = json!(name);
-        if object["kind"] == "ValidatingAdmissionPolicyBinding" {
-            object["spec"]["policyName"] = json!(name);
-            only_in(&mut object["spec"]["matchResources"], &[&fixture.namespace])?;
-        }
-        Registration::create(name.clone(), &fixture.kubectl, &object)
-    };
-    objects.into_iter().map(register).collect()
+    let objects = objects.into_iter().map(|object| fixture.in_its_domain(object));
+    Registration::of_policies(fixture, objects.collect())
 }
 
 e2e! { "sites::regional_pod_stays_in_its_region", Domain, regional_pod_stays_in_its_region }

@@ -1,8 +1,8 @@
 //! Upgrade from an earlier version with Helm, and rollback, while pods are created.
 
 use edgeward_harness::balancer::Balancer;
+use edgeward_harness::checkout::xtask;
 use edgeward_harness::documentation::{documented, documented_under};
-use edgeward_harness::earlier::Earlier;
 use edgeward_harness::helm::Helm;
 use edgeward_harness::installation::{Installation, Replica};
 use edgeward_harness::installed_replicas::{endpoint_slice, remove_endpoint};
@@ -21,12 +21,13 @@ e2e! { "install::upgraded_and_rolled_back", Cluster, upgraded_and_rolled_back }
 /// parallel. One of the old replicas restarts when the new configuration, which it cannot read, is already there. Each version
 /// releases pods that the other has gated.
 fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
-    let Some(earlier) = Earlier::obtain()? else {
+    let Some(earlier) = xtask("earlier")? else {
         println!(
             "install::upgraded_and_rolled_back: skipped, this clone has no history to build the earlier version from"
         );
         return Ok(());
     };
+    let earlier_program = earlier.join("edgeward");
     let helm = Helm::obtain(&fixture.dir)?;
     let ground = Ground::clear(fixture, Source::Files, "example.io")?;
     let balancer = Balancer::open(fixture)?;
@@ -36,7 +37,7 @@ fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
         source: Source::Files,
     };
 
-    check_out_of(&earlier.checkout, fixture, Source::Files)?;
+    check_out_of(&earlier, fixture, Source::Files)?;
     lead_to(fixture, balancer.port())?;
     let mut values = chart.values(&ground.nodes)?;
     // A longer timeout for a busy machine.
@@ -45,7 +46,7 @@ fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
     chart.write(&values)?;
     chart.run(documented("sh", "helm install edgeward")?)?;
     fixture.sign_in()?;
-    let old = Version::installed(&chart, earlier.program())?;
+    let old = Version::installed(&chart, &earlier_program)?;
     let mut replicas = Replicas {
         fixture,
         balancer: &balancer,
@@ -117,7 +118,7 @@ fn upgraded_and_rolled_back(fixture: &Fixture<'_>) -> Result<()> {
         for map in [EARLIER_MAP, &new_map] {
             kubectl.get("configmap", map)?;
         }
-        let back = rolled_back.insert(Version::installed(&chart, earlier.program())?);
+        let back = rolled_back.insert(Version::installed(&chart, &earlier_program)?);
         let args = &back.installation.object("Deployment")?["spec"]["template"]["spec"]["containers"][0]["args"];
         ensure!(args[1] == format!("--config-map={EARLIER_MAP}"), "{args}");
         replicas.become_of(back, load)?;

@@ -1,9 +1,11 @@
-//! Failures of the connection to the API server: cut, silent, quiet, and with lost history.
+//! Failures of the connection to the API server: cut, silent and quiet.
+
+use std::thread;
 
 use edgeward_harness::fixture::Registration;
-use edgeward_harness::live::{EDGE, is_quiet, pod};
+use edgeward_harness::live::{EDGE, pod};
 use edgeward_harness::prelude::*;
-use edgeward_harness::proxy::{Gone, Proxy};
+use edgeward_harness::proxy::Proxy;
 
 use super::{CLOUD, runs, would_be, would_be_within};
 
@@ -18,7 +20,7 @@ struct Behind<'fixture, 'run> {
     nodes: Nodes<'run>,
     proxy: Proxy<'run>,
     _registered: Registration,
-    edgeward: Edgeward<'run>,
+    _edgeward: Edgeward<'run>,
 }
 
 impl<'fixture, 'run> Behind<'fixture, 'run> {
@@ -42,9 +44,11 @@ impl<'fixture, 'run> Behind<'fixture, 'run> {
             nodes,
             proxy,
             _registered: registered,
-            edgeward,
+            _edgeward: edgeward,
         };
-        behind.sees_the_old()?;
+        // Decisions match the old state, so that every part of the change is visible later.
+        would_be(fixture, 900, EDGE)?;
+        would_be(fixture, 1100, CLOUD)?;
         Ok(behind)
     }
 
@@ -53,18 +57,6 @@ impl<'fixture, 'run> Behind<'fixture, 'run> {
         self.nodes.remove(&self.node(1))?;
         self.fixture.kubectl.run(&["delete", "pod", "leaves"], "")?;
         bound(self.fixture, "comes", 1500, &self.node(0))
-    }
-
-    fn change_back(&self) -> Result<()> {
-        self.nodes.edge_node("edge-1", "1")?;
-        self.fixture.kubectl.run(&["delete", "pod", "comes"], "")?;
-        bound(self.fixture, "leaves", 1900, &self.node(0))
-    }
-
-    /// Decisions match the old state, so that every part of the change is visible later.
-    fn sees_the_old(&self) -> Result<()> {
-        would_be(self.fixture, 900, EDGE)?;
-        would_be(self.fixture, 1100, CLOUD)
     }
 
     /// Decisions match the new state.
@@ -84,11 +76,6 @@ impl<'fixture, 'run> Behind<'fixture, 'run> {
         would_be_within(self.fixture, 1100, STALE, 2 * BOUND)?;
         self.proxy.heal()?;
         self.sees_the_new()
-    }
-
-    fn lists(&self) -> Result<[u64; 3]> {
-        let of = |kind| self.edgeward.count("edgeward_watch_lists_total", &[("kind", kind)]);
-        Ok([of("nodes")?, of("pods")?, of("namespaces")?])
     }
 
     fn node(&self, number: u32) -> String {
@@ -120,47 +107,6 @@ fn silent_connection_keeps_view_until_stale(fixture: &Fixture<'_>) -> Result<()>
     behind.decides_on()
 }
 
-e2e! { "live::expired_watch_history_is_relisted", Nodes, 90, expired_watch_history_is_relisted }
-/// Connections end, and the watch history is gone. edgeward lists everything again, and loses or double-counts nothing.
-fn expired_watch_history_is_relisted(fixture: &Fixture<'_>) -> Result<()> {
-    let behind = Behind::new(fixture)?;
-    let before = behind.lists()?;
-    // A list that breaks off starts again.
-    ensure!(
-        before.iter().all(|lists| (1..=2).contains(lists)),
-        "{before:?} lists at the start"
-    );
-
-    let missed = |gone, change: &dyn Fn() -> Result<()>| {
-        behind.proxy.cut()?;
-        change()?;
-        behind.proxy.forget_history(gone);
-        behind.proxy.heal()?;
-        behind.proxy.all_were_told()
-    };
-    missed(Gone::Event, &|| behind.change())?;
-    behind.sees_the_new()?;
-    missed(Gone::Status, &|| behind.change_back())?;
-    behind.sees_the_old()?;
-
-    // Decisions do not wait for the list of namespaces, which may end last.
-    let more = || -> Result<Vec<u64>> {
-        let now = behind.lists()?;
-        Ok(now.iter().zip(before).map(|(now, before)| now - before).collect())
-    };
-    eventually("each of 3 kinds was listed twice more", BOUND, || {
-        let more = more()?;
-        ensure!(more.iter().all(|more| *more >= 2), "{more:?} more lists");
-        Ok(())
-    })?;
-    // The lists are not repeated endlessly.
-    behind.change()?;
-    behind.sees_the_new()?;
-    let more = more()?;
-    ensure!(more.iter().all(|more| *more <= 3), "{more:?} more lists");
-    Ok(())
-}
-
 e2e! { "live::restored_api_server_updates_view", Nodes, 91, restored_api_server_updates_view }
 /// The API server is restored from a backup, so all resource versions are older than those already seen.
 fn restored_api_server_updates_view(fixture: &Fixture<'_>) -> Result<()> {
@@ -188,6 +134,19 @@ fn paged_lists_give_same_view(fixture: &Fixture<'_>) -> Result<()> {
 e2e! { "live::idle_cluster_keeps_view_fresh", Cluster, idle_cluster_keeps_view_fresh }
 /// The cluster is idle for longer than the staleness limit, and the view is not stale.
 fn idle_cluster_keeps_view_fresh(fixture: &Fixture<'_>) -> Result<()> {
+    const PAUSE: Duration = Duration::from_secs(5);
     // Longer than two watches last.
-    is_quiet(fixture, Duration::from_secs(75), TTL)
+    const IDLE: Duration = Duration::from_secs(75);
+    let nodes = Nodes::edge_and_cloud(fixture, "1")?;
+    let mut config = nodes.config();
+    config["telemetryCacheTTL"] = json!(TTL);
+    let (_edgeward, _registered) = fixture.registered_live(&config)?;
+
+    let begun = Instant::now();
+    while begun.elapsed() < IDLE {
+        let asked = begun.elapsed();
+        is_now(fixture, &pod(fixture, "asking", 900), EDGE).with_context(|| format!("after {asked:?}"))?;
+        thread::sleep(PAUSE);
+    }
+    Ok(())
 }

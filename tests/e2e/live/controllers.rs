@@ -5,7 +5,7 @@ use std::thread;
 use edgeward_harness::live::{EDGE, pod};
 use edgeward_harness::prelude::*;
 
-use super::{CLOUD, runs, would_be};
+use super::{CLOUD, would_be};
 
 e2e! { "live::spread_replicas_use_edge_and_cloud", Nodes, spread_replicas_use_edge_and_cloud }
 /// A common manifest of a highly available application: two replicas that share no node. With one edge node and a cloud, each
@@ -49,29 +49,6 @@ fn spread(replicas: u32, namespaces: Option<Value>) -> Value {
     deployment["spec"]["template"]["spec"]["affinity"] =
         json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}});
     deployment
-}
-
-e2e! { "live::affinity", Nodes, affinity }
-/// A pod must run on the node of another, which is in the cloud. kube-scheduler runs it there, although the edge has room.
-fn affinity(fixture: &Fixture<'_>) -> Result<()> {
-    const PINNED: &str = "cloud: cloud_pinned_by_pod";
-    let nodes = Nodes::edge_and_cloud(fixture, "4")?;
-    let (_edgeward, _registered) = fixture.registered_live(&nodes.config())?;
-
-    let mut web = pod(fixture, "web", 100);
-    let near = json!({"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"});
-    web["spec"]["affinity"] = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}});
-    eventually("without the other, the edge", BOUND, || is_now(fixture, &web, EDGE))?;
-    let mut db = pod(fixture, "db", 100);
-    db["metadata"]["labels"]["app"] = json!("db");
-    db["spec"]["nodeSelector"] = nodes.selector("cloud");
-    db["spec"]["tolerations"] = json!([nodes.toleration()]);
-    fixture.kubectl.create(&db)?;
-    runs(fixture, "db")?;
-    eventually("the site of the other", BOUND, || is_now(fixture, &web, PINNED))?;
-    ensure!(outcome(&fixture.kubectl.create(&web)?)? == PINNED);
-    runs(fixture, "web")?;
-    would_be(fixture, 200, EDGE)
 }
 
 e2e! { "live::waiting_pod_closes_edge_to_siblings", Nodes, waiting_pod_closes_edge_to_siblings }
@@ -168,73 +145,6 @@ pub(crate) fn quota(fixture: &Fixture<'_>) -> Result<()> {
     ensure!(kubectl.list("pods", "")?.is_empty(), "the quota let pods through");
     let expired = edgeward.count("edgeward_reservations_expired_total", &[])?;
     ensure!(expired >= 3, "{expired} reservations expired");
-    Ok(())
-}
-e2e! { "live::unused_reservations_delay_no_neighbour", Domain, 82, unused_reservations_delay_no_neighbour }
-/// A tenant reserves more room than the edge has, every 0.4 s, each time with another invented controller. No pod comes of it.
-/// It calls through the API server, where a quota refuses the pods after edgeward's decision, and also directly. The
-/// neighbour's pods fit in the other half of the edge, and are placed there at once.
-fn unused_reservations_delay_no_neighbour(fixture: &Fixture<'_>) -> Result<()> {
-    const PODS: usize = 15;
-    const PACE: Duration = Duration::from_millis(400);
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "4")?;
-    let (greedy, kubectl) = fixture.another_namespace("greedy", json!({fixture.key(MANAGED): "true"}))?;
-    let mut config = nodes.gating(&for_long());
-    config["reservationTTL"] = json!("3s");
-    let edgeward = fixture.live_edgeward(&config)?;
-    let _registered = fixture.register_as(
-        "zz-edgeward",
-        &[&fixture.namespace, &greedy],
-        &edgeward.url,
-        &edgeward.ca,
-    )?;
-    would_be(fixture, 4_000, EDGE)?;
-    no_pods(&kubectl)?;
-
-    let mut invented = 0;
-    let mut large = || {
-        invented += 1;
-        let uid = format!("00000000-0000-4000-8000-{invented:012}");
-        let mut large = pod(fixture, "nobody", 2_000);
-        large["metadata"]["ownerReferences"] =
-            json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": uid, "controller": true}]);
-        large
-    };
-    let through_the_api_server = |large: &Value| {
-        let refused = kubectl.create(large).err().context("it was created")?;
-        ensure!(format!("{refused:#}").contains("exceeded quota"), "{refused:#}");
-        Ok(())
-    };
-    let past_it = |large: &Value| edgeward.reserve(&greedy, large).map(drop);
-    let mut placed = [0; 2];
-    for (way, placed) in ["through", "past"].into_iter().zip(&mut placed) {
-        let asks_for = |large: &Value| match way {
-            "through" => through_the_api_server(large),
-            _ => past_it(large),
-        };
-        for i in 0..PODS {
-            let begun = Instant::now();
-            asks_for(&large())?;
-            asks_for(&large())?;
-            let name = format!("{way}-{i}");
-            let created = fixture.kubectl.create(&pod(fixture, &name, 2_000))?;
-            if outcome(&created).is_ok_and(|outcome| outcome == EDGE) {
-                runs(fixture, &name)?;
-                *placed += 1;
-            }
-            let args = ["delete", "pod", &name, "--grace-period=0", "--force", "--wait=false"];
-            fixture.kubectl.run(&args, "")?;
-            eventually("its room is free", BOUND, || {
-                let free = edgeward.metric("edgeward_site_free_cpu_cores", &[("site", "edge")])?;
-                ensure!(free >= 4.0, "{free} cores are free");
-                Ok(())
-            })?;
-            thread::sleep(PACE.saturating_sub(begun.elapsed()));
-        }
-    }
-    println!("promised to nobody: {placed:?} of {PODS} pods each were placed at once");
-    ensure!(placed == [PODS; 2], "{placed:?} of {PODS} each");
     Ok(())
 }
 

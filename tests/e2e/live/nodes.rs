@@ -2,7 +2,6 @@
 
 use edgeward_harness::live::{EDGE, pod};
 use edgeward_harness::prelude::*;
-use edgeward_harness::registration::Registration;
 
 use super::{CLOUD, fill, runs, would_be};
 
@@ -133,65 +132,4 @@ fn edge_label_on_cloud_node_draws_no_pod(fixture: &Fixture<'_>) -> Result<()> {
     let foreign = edgeward.count("edgeward_site_nodes", &[("site", "edge"), ("usable", "foreign")])?;
     ensure!(foreign == 1, "{foreign} nodes of others carry the edge's label");
     Ok(())
-}
-
-e2e! { "live::device_class_keeps_pod_at_edge", Domain, device_class_keeps_pod_at_edge }
-/// A DeviceClass serves a resource that only the cloud's node counts. The pod stays at the edge and is not gated there.
-fn device_class_keeps_pod_at_edge(fixture: &Fixture<'_>) -> Result<()> {
-    const GPU: &str = "example.com/gpu";
-    // `extendedResourceName` is served by default since 1.36.
-    if fixture.kubectl.minor()? < 36 {
-        return Ok(());
-    }
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    let cloud = nodes.cloud_node("cloud-0")?;
-    nodes.provide(&cloud, GPU, "4")?;
-    let (_edgeward, _registered) = fixture.registered_live(&nodes.gating(&for_long()))?;
-    let mut asking = pod(fixture, "asking", 100);
-    asking["spec"]["containers"][0]["resources"]["requests"][GPU] = json!("1");
-    asking["spec"]["containers"][0]["resources"]["limits"][GPU] = json!("1");
-    eventually("the cloud alone has one", BOUND, || is_now(fixture, &asking, CLOUD))?;
-    let class = json!({
-        "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": fixture.namespace},
-        "spec": {"extendedResourceName": GPU},
-    });
-    let _class = Registration::create(fixture.namespace.clone(), &fixture.kubectl, &class)?;
-    eventually("a class serves it", BOUND, || is_now(fixture, &asking, EDGE))?;
-    let created = fixture.kubectl.create(&asking)?;
-    let gates = &created["spec"]["schedulingGates"];
-    ensure!(gates.is_null(), "{gates}");
-    Ok(())
-}
-
-e2e! { "live::undeclared_feature_keeps_pod_at_edge", Nodes, undeclared_feature_keeps_pod_at_edge }
-/// The edge is full. A pod that needs a feature which the cloud's node does not declare stays Pending at the edge.
-fn undeclared_feature_keeps_pod_at_edge(fixture: &Fixture<'_>) -> Result<()> {
-    // The action and the declared features of nodes are served by default since 1.36.
-    if fixture.kubectl.minor()? < 36 {
-        return Ok(());
-    }
-    let nodes = Nodes::new(fixture)?;
-    let declares = |node: &str| {
-        let features = json!({"declaredFeatures": ["RestartAllContainersOnContainerExits"]});
-        fixture.kubectl.patch_status("node", node, &features)
-    };
-    declares(&nodes.edge_node("edge-0", "1")?)?;
-    let cloud = nodes.cloud_node("cloud-0")?;
-    let (_edgeward, _registered) = fixture.registered_live(&nodes.config())?;
-    would_be(fixture, 900, EDGE)?;
-    fill(fixture, "fills", 900, EDGE)?;
-    would_be(fixture, 500, CLOUD)?;
-    let mut restarting = pod(fixture, "restarting", 500);
-    let container = &mut restarting["spec"]["containers"][0];
-    container["restartPolicy"] = json!("Never");
-    let codes = json!({"operator": "In", "values": [42]});
-    container["restartPolicyRules"] = json!([{"action": "RestartAllContainers", "exitCodes": codes}]);
-    let created = outcome(&fixture.kubectl.create(&restarting)?)?;
-    ensure!(created.starts_with("edge: "), "{created}");
-    declares(&cloud)?;
-    restarting["metadata"]["name"] = json!("other");
-    eventually("the cloud's node declares it", BOUND, || {
-        is_now(fixture, &restarting, CLOUD)
-    })
 }

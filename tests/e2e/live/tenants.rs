@@ -94,38 +94,3 @@ fn forged_decisions(fixture: &Fixture<'_>, kubectl: &Kubectl) -> Result<()> {
     }
     Ok(())
 }
-
-e2e! { "live::dropped_resource_names_take_no_memory", Nodes, dropped_resource_names_take_no_memory }
-/// A kubelet repeatedly writes other extended resources into its Node's status. Names are dropped when no node has them, so
-/// they take no memory, and later resources still count.
-fn dropped_resource_names_take_no_memory(fixture: &Fixture<'_>) -> Result<()> {
-    const UPDATES: usize = 60;
-    const NAMES: usize = 2_000;
-    // With names kept for ever it was 10.4 MiB.
-    const GROWTH_KIB: u64 = 6 * 1024;
-    let nodes = Nodes::new(fixture)?;
-    let node = nodes.edge_node("edge-0", "2")?;
-    nodes.cloud_node("cloud-0")?;
-    let (edgeward, _registered) = fixture.registered_live(&nodes.config())?;
-    would_be(fixture, 900, EDGE)?;
-    let before = edgeward.memory_kib("VmRSS")?;
-
-    for update in 0..UPDATES {
-        let mut allocatable = json!({"cpu": "2", "memory": "8Gi", "pods": "110"});
-        for name in 0..NAMES {
-            allocatable[format!("invented.example.com/{update}-{name}")] = json!("1");
-        }
-        let patch = json!([{"op": "replace", "path": "/status/allocatable", "value": allocatable}]);
-        fixture
-            .kubectl
-            .patch("node", &node, &patch, &["--subresource=status"])?;
-    }
-    nodes.provide(&node, "example.com/device", "1")?;
-    let mut device = pod(fixture, "device", 100);
-    device["spec"]["containers"][0]["resources"]["limits"] = json!({"example.com/device": "1"});
-    eventually("the last resource counts", BOUND, || is_now(fixture, &device, EDGE))?;
-    let growth = edgeward.memory_kib("VmRSS")?.saturating_sub(before);
-    println!("memory: {growth} KiB after {UPDATES} updates of {NAMES} invented resources");
-    ensure!(growth < GROWTH_KIB, "{growth} KiB");
-    would_be(fixture, 3_000, CLOUD)
-}

@@ -2,7 +2,7 @@
 
 use edgeward_harness::prelude::*;
 use edgeward_harness::rollout::{roll_out, strategies};
-use edgeward_harness::timing::TooBusy;
+use edgeward_harness::scripts::TooBusy;
 
 e2e! { "rollout::stays_at_the_edge", Domain, 93, stays_at_the_edge }
 /// Rolls out nine replicas that use nine tenths of the edge. They terminate within 6 s, although their grace period is a

@@ -8,11 +8,20 @@ use crate::placement::fleet;
 
 e2e! { "untouched::manifest_conditions_select_expected_pods", Nodes, 72, manifest_conditions_select_expected_pods }
 /// The pods that pass the manifest's selectors and conditions, as the API server evaluates them. In a namespace with policies,
-/// all pods pass except those whose labels opt out.
+/// all pods pass except those whose labels opt out. In namespaces that did not or may not opt in, none does.
 fn manifest_conditions_select_expected_pods(fixture: &Fixture<'_>) -> Result<()> {
+    const KUBE_SYSTEM: &str = "kube-system";
     let watcher = fixture.test_webhook(test_webhook::watches)?;
     let (with_policies, kubectl) = fixture.namespace_with_policies("policies")?;
-    let namespaces = [fixture.namespace.as_str(), &with_policies];
+    let (plain, _) = fixture.another_namespace("plain", json!({}))?;
+    let (declined, _) = fixture.another_namespace("declined", json!({MANAGED: "false"}))?;
+    // The label has no effect in the cluster's own namespaces and in edgeward's.
+    let excluded = [KUBE_SYSTEM, rights::NAMESPACE];
+    let label = format!("{MANAGED}=true");
+    let args = [&["label", "namespace"], &excluded[..], &[&label]].concat();
+    fixture.kubectl.run(&args, "")?;
+    let elsewhere = [&*plain, &declined, KUBE_SYSTEM, rights::NAMESPACE];
+    let namespaces = [&[&*fixture.namespace, &with_policies], &elsewhere[..]].concat();
     let _registered = fixture.register_as("zz-edgeward", &namespaces, &watcher.url, &watcher.ca)?;
 
     let mut expected = Vec::new();
@@ -27,6 +36,10 @@ fn manifest_conditions_select_expected_pods(fixture: &Fixture<'_>) -> Result<()>
         if name != "opted-out" {
             expected.push(name);
         }
+    }
+    for namespace in elsewhere {
+        let pod = workloads::pod("managed-elsewhere", workloads::latency());
+        fixture.kubectl_in(namespace).dry_run(&pod)?;
     }
     // The API server refuses a mirror pod without a node, but only after it has called the webhooks. edgeward leaves such a pod
     // alone.
@@ -48,108 +61,13 @@ fn manifest_conditions_select_expected_pods(fixture: &Fixture<'_>) -> Result<()>
     Ok(())
 }
 
-e2e! { "untouched::unmanaged_pods_reach_no_webhook", Nodes, 71, unmanaged_pods_reach_no_webhook }
-/// Pods in namespaces that did not or may not opt in, and pods in an opted-in namespace that edgeward leaves alone.
-fn unmanaged_pods_reach_no_webhook(fixture: &Fixture<'_>) -> Result<()> {
-    const KUBE_SYSTEM: &str = "kube-system";
-    let (plain, _) = fixture.another_namespace("plain", json!({}))?;
-    let (declined, _) = fixture.another_namespace("declined", json!({MANAGED: "false"}))?;
-    // The label has no effect in the cluster's own namespaces and in edgeward's.
-    fixture.kubectl.run(
-        &[
-            "label",
-            "namespace",
-            KUBE_SYSTEM,
-            rights::NAMESPACE,
-            &format!("{MANAGED}=true"),
-        ],
-        "",
-    )?;
-
-    let edgeward = fixture.edgeward(&fleet::relaxed())?;
-    let namespaces = [
-        fixture.namespace.as_str(),
-        &plain,
-        &declined,
-        rights::NAMESPACE,
-        KUBE_SYSTEM,
-    ];
-    let registered = fixture.register_as("zz-edgeward", &namespaces, &edgeward.url, &edgeward.ca)?;
-    let before = edgeward.reviews()?;
-
-    let mut created = Vec::new();
-    for namespace in &namespaces[1..] {
-        fixture
-            .kubectl_in(namespace)
-            .create(&workloads::pod("managed-elsewhere", workloads::latency()))?;
-        created.push((*namespace, "managed-elsewhere"));
-    }
-    // The garbage collector deletes a pod whose owner does not exist. `daemon_set_gets_pod_on_each_node` uses real owners.
-    let left_alone = variants()
-        .into_iter()
-        .filter(|(name, _, reaches)| !reaches && *name != "of-a-daemonset");
-    for (name, pod, _) in left_alone {
-        fixture.kubectl.create(&pod).with_context(|| name.to_owned())?;
-        created.push((&fixture.namespace, name));
-    }
-
-    for (namespace, name) in created {
-        let rounds = fixture.creation_of(namespace, name)?.rounds(&registered.name);
-        ensure!(
-            rounds.is_empty(),
-            "{namespace}/{name}: the webhook was called in rounds {rounds:?}"
-        );
-        let pod = eventually(&format!("{namespace}/{name} is bound"), BOUND, || {
-            let pod = fixture.kubectl_in(namespace).get("pod", name)?;
-            ensure!(pod["spec"]["nodeName"].is_string(), "{}", pod["status"]);
-            Ok(pod)
-        })?;
-        undecided(&pod)?;
-    }
-    let after = edgeward.reviews()?;
-    // The count includes the dry run that waited for the registration.
-    ensure!(before > 0 && after == before, "{before} reviews before, {after} after");
-    Ok(())
-}
-
 e2e! { "untouched::daemon_set_gets_pod_on_each_node", Nodes, 70, daemon_set_gets_pod_on_each_node }
 /// A DaemonSet with an SLO in its template still gets a pod on every node whose taints it tolerates.
 fn daemon_set_gets_pod_on_each_node(fixture: &Fixture<'_>) -> Result<()> {
     let edgeward = fixture.edgeward(&fleet::relaxed())?;
     let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
     let before = edgeward.reviews()?;
-    get_a_pod_on_each_node(fixture, &fixture.namespace)?;
-    let after = edgeward.reviews()?;
-    // The count includes the dry run that waited for the registration.
-    ensure!(before > 0 && after == before, "{before} reviews before, {after} after");
-    Ok(())
-}
-
-e2e! { "untouched::reviewed_daemon_set_pod_stays_unchanged", Nodes, 69, reviewed_daemon_set_pod_stays_unchanged }
-/// In a namespace with policies, bound pods and DaemonSet pods also reach edgeward, which leaves them unchanged.
-fn reviewed_daemon_set_pod_stays_unchanged(fixture: &Fixture<'_>) -> Result<()> {
-    let edgeward = fixture.edgeward(&fleet::relaxed())?;
-    let (namespace, kubectl) = fixture.namespace_with_policies("policies")?;
-    let _registered = fixture.register_as("zz-edgeward", &[&namespace], &edgeward.url, &edgeward.ca)?;
-    get_a_pod_on_each_node(fixture, &namespace)?;
-    for (name, pod, _) in variants() {
-        if ["bound", "mirror"].contains(&name) {
-            undecided(&kubectl.create(&pod).with_context(|| name.to_owned())?)?;
-        }
-    }
-    for (reason, expected) in [
-        ("passthrough_daemonset", 5),
-        ("passthrough_node_name", 1),
-        ("passthrough_mirror", 1),
-    ] {
-        let counted = edgeward.count("edgeward_reviews_total", &[("reason", reason)])?;
-        ensure!(counted >= expected, "{reason}: {counted}");
-    }
-    Ok(())
-}
-
-fn get_a_pod_on_each_node(fixture: &Fixture<'_>, namespace: &str) -> Result<()> {
-    let kubectl = fixture.kubectl_in(namespace);
+    let kubectl = &fixture.kubectl;
     let all = [CLOUD_NODE, EDGE_NODES[0], EDGE_NODES[1]];
     // Keeps the DaemonSet off other tests' nodes.
     let expressions = json!([{"key": "kubernetes.io/hostname", "operator": "In", "values": all}]);
@@ -167,7 +85,7 @@ fn get_a_pod_on_each_node(fixture: &Fixture<'_>, namespace: &str) -> Result<()> 
     for (daemon_set, nodes) in [(&near, &all[1..]), (&everywhere, &all[..])] {
         kubectl.apply(daemon_set)?;
         let app = daemon_set["metadata"]["name"].as_str().unwrap_or_default();
-        let pods = eventually(&format!("{namespace}/{app} runs on {nodes:?}"), BOUND, || {
+        let pods = eventually(&format!("{app} runs on {nodes:?}"), BOUND, || {
             let pods = kubectl.list("pods", &format!("app={app}"))?;
             let mut bound: Vec<&str> = pods.iter().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
             bound.sort_unstable();
@@ -176,6 +94,9 @@ fn get_a_pod_on_each_node(fixture: &Fixture<'_>, namespace: &str) -> Result<()> 
         })?;
         pods.iter().try_for_each(undecided)?;
     }
+    let after = edgeward.reviews()?;
+    // The count includes the dry run that waited for the registration.
+    ensure!(before > 0 && after == before, "{before} reviews before, {after} after");
     Ok(())
 }
 

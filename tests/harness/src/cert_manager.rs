@@ -24,17 +24,21 @@ pub struct CertManager {
 impl CertManager {
     /// Installs its definitions and starts it. The cluster must have none yet.
     pub fn start(fixture: &Fixture<'_>) -> Result<Self> {
+        Self::start_for(fixture.kubectl_in(NAMESPACE), &fixture.kubeconfig(), &fixture.dir)
+    }
+
+    /// Starts it for this cluster, with its log in `logs`.
+    pub fn start_for(kubectl: Kubectl, kubeconfig: &Path, logs: &Path) -> Result<Self> {
         let dir = xtask("cert-manager")?;
         let dir = dir.context("there is no Go to build cert-manager with and EDGEWARD_CERT_MANAGER is not set")?;
         let definitions = dir.join("crds");
-        let kubectl = fixture.kubectl_in(NAMESPACE);
         let folder = definitions.display().to_string();
         kubectl.run(&["apply", "--server-side", "-f", &folder], "")?;
         kubectl.wait_until_established(&["-f", &folder])?;
-        let args = [format!("--kubeconfig={}", fixture.kubeconfig().display())];
+        let args = [format!("--kubeconfig={}", kubeconfig.display())];
         let program = dir.join("cert-manager");
         Ok(Self {
-            process: Process::start("cert-manager", &program, &args, &fixture.dir)?,
+            process: Process::start("cert-manager", &program, &args, logs)?,
             kubectl,
             definitions,
         })

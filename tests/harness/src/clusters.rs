@@ -17,8 +17,8 @@ use crate::fixture::Domain;
 use crate::helm::NoHelm;
 use crate::peering::{Layout, Peering};
 use crate::prelude::*;
+use crate::scripts::{TooBusy, timed};
 use crate::side_by_side::{CLUSTERS, Needs, SideBySide};
-use crate::timing::{TooBusy, timed};
 
 /// A test, as [`e2e!`](crate::e2e) registers it.
 #[derive(Clone, Copy)]

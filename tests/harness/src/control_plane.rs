@@ -4,7 +4,7 @@
 use std::env;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -54,6 +54,9 @@ const UNTIL_INCURABLE: &str = r#"
         grep -qE "$curable" "$log" || exit 1
     done"#;
 
+/// The address of the Service `kubernetes`.
+const FIRST_SERVICE: &str = "10.96.0.1";
+
 const KUBECONFIG: &str = "kubeconfig";
 const EDGEWARD_KUBECONFIG: &str = "edgeward.kubeconfig";
 
@@ -74,6 +77,8 @@ pub(crate) struct Shape {
     pub(crate) is_measured: bool,
     /// Whether kwok runs pods. With many pods, kwok lists all of them again whenever it falls behind its watch.
     pub(crate) runs_pods: bool,
+    /// The address of a real node in this network namespace. Pods reach the API server there, and kwok does not run.
+    pub(crate) real_node: Option<IpAddr>,
 }
 
 impl Shape {
@@ -84,6 +89,7 @@ impl Shape {
             detection,
             is_measured: false,
             runs_pods: true,
+            real_node: None,
         }
     }
 }
@@ -123,7 +129,10 @@ impl ControlPlane {
     pub(crate) fn start(runtime: &Runtime, binaries: &Path, shape: &Shape) -> Result<Self> {
         remove_forgotten_runs();
         let dir = tempfile::Builder::new().prefix(RUN).tempdir()?;
-        let ports = Ports::free()?;
+        let mut ports = Ports::free()?;
+        if let Some(address) = shape.real_node {
+            ports.api.set_ip(address);
+        }
         let authority = Authority::new()?;
         let files = Files::write(dir.path(), ports.api, &authority, shape)?;
         let kubectl = Kubectl::new(runtime, binaries, &files.kubeconfig, &dir.path().join("kubectl-cache"))?;
@@ -176,6 +185,9 @@ impl ControlPlane {
                 Process::start(SCHEDULER, Path::new("sh"), &[&shell[..], &args].concat(), &dir)?
             }
         });
+        if shape.real_node.is_some() {
+            return Ok(());
+        }
         self.processes
             .push(start("kwok", kwok_args(binaries, files, ports, shape)?)?);
         self.grant()?;
@@ -246,6 +258,10 @@ impl ControlPlane {
         let mut processes = self.processes.iter();
         let found = processes.find(|process| process.name() == name);
         found.with_context(|| format!("no {name}"))
+    }
+
+    pub(crate) fn binary(&self, name: &str) -> PathBuf {
+        self.binaries.join(name)
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -355,6 +371,7 @@ struct Files {
     ca_key: PathBuf,
     serving: (PathBuf, PathBuf),
     service_accounts: (PathBuf, PathBuf),
+    admin: (PathBuf, PathBuf),
     kubeconfig: PathBuf,
     audit_policy: PathBuf,
     audit_log: PathBuf,
@@ -366,8 +383,9 @@ impl Files {
         let (ca, ca_key) = (dir.join("ca.crt"), dir.join("ca.key"));
         fs::write(&ca, &authority.certificate)?;
         fs::write(&ca_key, &authority.key)?;
+        let address = api.ip().to_string();
         let serving = authority
-            .server(&["kubernetes.default.svc"])?
+            .server(&["kubernetes.default.svc", FIRST_SERVICE, &address])?
             .write(dir, "kube-apiserver")?;
         let admin = authority.client("admin", "system:masters")?.write(dir, "admin")?;
         // Any key pair works. The API server reads the public key from its certificate.
@@ -407,6 +425,7 @@ impl Files {
             ca_key,
             serving,
             service_accounts,
+            admin,
             kubeconfig,
             audit_policy,
             stages,
@@ -462,6 +481,10 @@ fn api_server_args(files: &Files, ports: &Ports) -> Vec<String> {
         flag("service-account-signing-key-file", &files.service_accounts.1),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+        // For `kubectl logs` of a real node.
+        flag("kubelet-client-certificate", &files.admin.0),
+        flag("kubelet-client-key", &files.admin.1),
+        "--kubelet-preferred-address-types=InternalIP".to_owned(),
         flag("audit-policy-file", &files.audit_policy),
         flag("audit-log-path", &files.audit_log),
         // In MiB. More than a run writes, so that the log stays in one file.

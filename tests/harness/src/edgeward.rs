@@ -240,14 +240,6 @@ impl<'run> Edgeward<'run> {
 
     /// Sends a review directly, without the API server, and returns the pod as it would be created.
     pub fn ask(&self, namespace: &str, pod: &Value) -> Result<Value> {
-        self.review(namespace, pod, true)
-    }
-
-    pub fn reserve(&self, namespace: &str, pod: &Value) -> Result<Value> {
-        self.review(namespace, pod, false)
-    }
-
-    fn review(&self, namespace: &str, pod: &Value, is_dry_run: bool) -> Result<Value> {
         self.post(&json!({
             "apiVersion": "admission.k8s.io/v1",
             "kind": "AdmissionReview",
@@ -256,7 +248,7 @@ impl<'run> Edgeward<'run> {
                 "resource": {"group": "", "version": "v1", "resource": "pods"},
                 "operation": "CREATE",
                 "namespace": namespace,
-                "dryRun": is_dry_run,
+                "dryRun": true,
                 "object": pod,
             },
         }))

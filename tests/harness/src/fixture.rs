@@ -22,8 +22,8 @@ use crate::proxy::Proxy;
 use crate::registration::only_in;
 pub use crate::registration::{ENTRIES, ENTRY_OF_PODS, Registration};
 use crate::rights::{self, Granted, Narrowed};
+use crate::scripts::TooBusy;
 use crate::test_webhook::{self, TestWebhook};
-use crate::timing::TooBusy;
 use crate::webhook_credentials::WebhookCredentials;
 pub use custom_resources::DEFINITIONS;
 
@@ -161,15 +161,13 @@ impl<'run> Fixture<'run> {
     }
 
     pub fn command_as(&self, kubeconfig: &Path, args: &[&str]) -> Result<Said> {
-        let output = on_loopback(&mut Command::new(self.program))
-            .args(args)
-            .env("KUBECONFIG", kubeconfig)
-            .output()?;
-        Ok(Said {
-            succeeded: output.status.success(),
-            stdout: String::from_utf8(output.stdout)?,
-            stderr: String::from_utf8(output.stderr)?,
-        })
+        let mut command = Command::new(self.program);
+        Said::of(
+            on_loopback(&mut command)
+                .args(args)
+                .env("KUBECONFIG", kubeconfig)
+                .output()?,
+        )
     }
 
     /// Starts edgeward with this view of the fleet and waits until it is ready.
@@ -376,7 +374,7 @@ impl<'run> Fixture<'run> {
     pub fn register_validating(&self, webhook: &TestWebhook) -> Result<Registration> {
         let name = format!("zz-validating-{}", self.namespace);
         let configuration = webhook.validating(&name, &self.namespace);
-        let registration = Registration::create(name, &self.plane.kubectl, &configuration)?;
+        let registration = Registration::create(&self.plane.kubectl, &configuration)?;
         let probe = self.in_its_domain(workloads::pod("probe", workloads::latency()));
         eventually("the API server calls the webhook", BOUND, || {
             self.kubectl.dry_run(&probe)?;
@@ -412,14 +410,13 @@ impl<'run> Fixture<'run> {
         ca: &str,
     ) -> Result<Registration> {
         let mut manifest = self.in_its_domain(manifest);
-        let name = format!("{prefix}-{}", self.namespace);
-        manifest["metadata"]["name"] = json!(name);
+        manifest["metadata"]["name"] = json!(format!("{prefix}-{}", self.namespace));
         for webhook in manifest["webhooks"].as_array_mut().into_iter().flatten() {
             webhook["clientConfig"] = json!({"url": url, "caBundle": STANDARD.encode(ca)});
             only_in(webhook, namespaces)?;
         }
 
-        let registration = Registration::create(name, &self.plane.kubectl, &manifest)?;
+        let registration = Registration::create(&self.plane.kubectl, &manifest)?;
 
         // The API server reads configurations and namespaces through caches of its own.
         let first = namespaces.first().context("no namespace")?;
@@ -441,8 +438,7 @@ impl<'run> Fixture<'run> {
     /// in. Does not wait until the webhook is called.
     pub fn register_under(&self, domain: &str, manifest: &Value, url: &str, ca: &str) -> Result<Registration> {
         let mut manifest: Value = manifest.to_string().replace(SHARED_DOMAIN, domain).parse()?;
-        let name = format!("zz-edgeward-{}", self.namespace);
-        manifest["metadata"]["name"] = json!(name);
+        manifest["metadata"]["name"] = json!(format!("zz-edgeward-{}", self.namespace));
         for webhook in manifest["webhooks"].as_array_mut().into_iter().flatten() {
             webhook["clientConfig"] = json!({"url": url, "caBundle": STANDARD.encode(ca)});
         }
@@ -459,8 +455,7 @@ impl<'run> Fixture<'run> {
             "--overwrite",
         ];
         self.kubectl.run(&args, "")?;
-        let registration = Registration::create(name, &self.plane.kubectl, &manifest)?;
-        Ok(registration)
+        Registration::create(&self.plane.kubectl, &manifest)
     }
 
     /// Audit events of the pods created in a namespace since the test began.

@@ -148,7 +148,8 @@ impl<'s, 'run> InstalledReplicas<'s, 'run> {
 
     /// Creates pods while `event` happens. The connections to the replicas are cut all the time.
     pub fn under_load(&self, event: impl FnOnce(&Load) -> Result<()>) -> Result<Report> {
-        under_load_reconnecting(self.fixture, self.nodes, self.pace, &self.balancer, event)
+        let connections = Some(self.balancer.connections());
+        under_load_reconnecting(self.fixture, self.nodes, self.pace, connections, event)
     }
 
     pub fn put(&self, secret: &Value) -> Result<()> {

@@ -2,7 +2,7 @@
 //! the API directly.
 
 use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use tokio::runtime::Runtime;
 
@@ -76,12 +76,7 @@ impl Kubectl {
             .take()
             .context("kubectl's stdin is a pipe")?
             .write_all(stdin.as_bytes())?;
-        let output = child.wait_with_output()?;
-        Ok(Said {
-            succeeded: output.status.success(),
-            stdout: String::from_utf8(output.stdout)?,
-            stderr: String::from_utf8(output.stderr)?,
-        })
+        Said::of(child.wait_with_output()?)
     }
 
     pub fn run(&self, args: &[&str], stdin: &str) -> Result<Said> {
@@ -172,6 +167,14 @@ impl Kubectl {
 }
 
 impl Said {
+    pub(crate) fn of(output: Output) -> Result<Self> {
+        Ok(Self {
+            succeeded: output.status.success(),
+            stdout: String::from_utf8(output.stdout)?,
+            stderr: String::from_utf8(output.stderr)?,
+        })
+    }
+
     pub fn warnings(&self) -> Vec<&str> {
         self.stderr
             .lines()

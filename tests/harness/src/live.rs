@@ -1,7 +1,5 @@
 //! Expected decisions on the live view.
 
-use std::thread;
-
 use crate::prelude::*;
 
 pub const EDGE: &str = "edge: edge_feasible_slo_met";
@@ -34,21 +32,4 @@ pub fn outcome(pod: &Value) -> Result<String> {
         .zip(annotation(pod, "reason"))
         .context("not decided")?;
     Ok(format!("{site}: {reason}"))
-}
-
-/// Fails if the view becomes stale while nothing happens in the cluster for `duration`. `ttl` is the staleness limit.
-pub fn is_quiet(fixture: &Fixture<'_>, duration: Duration, ttl: &str) -> Result<()> {
-    const PAUSE: Duration = Duration::from_secs(5);
-    let nodes = Nodes::edge_and_cloud(fixture, "1")?;
-    let mut config = nodes.config();
-    config["telemetryCacheTTL"] = json!(ttl);
-    let (_edgeward, _registered) = fixture.registered_live(&config)?;
-
-    let begun = Instant::now();
-    while begun.elapsed() < duration {
-        let asked = begun.elapsed();
-        is_now(fixture, &pod(fixture, "asking", 900), EDGE).with_context(|| format!("after {asked:?}"))?;
-        thread::sleep(PAUSE);
-    }
-    Ok(())
 }

@@ -12,11 +12,11 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::balancer::{Balancer, Connections};
+use crate::balancer::Connections;
 use crate::decision::is_decided;
 use crate::prelude::*;
+use crate::scripts::TooBusy;
 use crate::tables::Table;
-use crate::timing::TooBusy;
 use crate::{clients, test_webhook};
 
 const RATES: [u32; 9] = [20, 30, 40, 60, 80, 100, 125, 150, 200];
@@ -85,23 +85,12 @@ pub fn under_load(
     pace: Pace,
     event: impl FnOnce(&Load) -> Result<()>,
 ) -> Result<Report> {
-    created_during(fixture, nodes, pace, None, event)
+    under_load_reconnecting(fixture, nodes, pace, None, event)
 }
 
-/// Creates pods like [`under_load`], and cuts the API server's connections to this balancer twice a second. It cuts them when
-/// no review is in flight, so that new connections test the served certificates. Creations wait meanwhile and catch up
-/// afterwards.
+/// Creates pods like [`under_load`], and cuts the API server's connections to a balancer twice a second. It cuts them when no
+/// review is in flight, so that new connections test the served certificates. Creations wait meanwhile and catch up afterwards.
 pub(crate) fn under_load_reconnecting(
-    fixture: &Fixture<'_>,
-    nodes: &Nodes<'_>,
-    pace: Pace,
-    balancer: &Balancer<'_>,
-    event: impl FnOnce(&Load) -> Result<()>,
-) -> Result<Report> {
-    created_during(fixture, nodes, pace, Some(balancer.connections()), event)
-}
-
-fn created_during(
     fixture: &Fixture<'_>,
     nodes: &Nodes<'_>,
     pace: Pace,

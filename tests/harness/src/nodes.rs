@@ -68,16 +68,8 @@ impl<'run> Nodes<'run> {
     }
 
     pub fn gating(&self, limits: &Value) -> Value {
-        let mut config = self.config();
-        for setting in ["onNoCapacity", "waitForTerminating"] {
-            config
-                .as_object_mut()
-                .into_iter()
-                .for_each(|config| drop(config.remove(setting)));
-        }
-        config["holdLimits"] = limits.clone();
-        config["reservationTTL"] = json!("1h");
-        config
+        let config = self.config();
+        json!({"domain": config["domain"], "sites": config["sites"], "holdLimits": limits, "reservationTTL": "1h"})
     }
 
     pub fn label(&self, site: &str) -> String {
@@ -154,58 +146,28 @@ impl<'run> Nodes<'run> {
 
     /// Creates an edge node with this much CPU, and waits until it is Ready.
     pub fn edge_node(&self, suffix: &str, cpu: &str) -> Result<String> {
-        let labels = json!({LABEL: self.label("edge")});
-        self.node(
-            suffix,
-            labels,
-            json!([{"key": LABEL, "value": self.name, "effect": "NoSchedule"}]),
-            json!({"cpu": cpu, "memory": "64Gi", "pods": "110"}),
-        )
-    }
-
-    /// Creates `count` edge nodes of four cores at once, and waits until each is Ready.
-    pub fn edge_nodes(&self, count: usize) -> Result<()> {
-        let taints = json!([{"key": LABEL, "value": self.name, "effect": "NoSchedule"}]);
-        let resources = json!({"cpu": "4", "memory": "64Gi", "pods": "110"});
-        let names: Vec<_> = (0..count).map(|i| format!("{}-edge-{i}", self.name)).collect();
-        let labels = json!({LABEL: self.label("edge")});
-        let nodes = names
-            .iter()
-            .map(|name| node(name, labels.clone(), taints.clone(), resources.clone()));
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": nodes.collect::<Vec<_>>()});
-        self.nodes.borrow_mut().extend(names);
-        self.kubectl.run(&["create", "-f", "-"], &list.to_string())?;
-        eventually("all are Ready and not tainted", BOUND, || {
-            let nodes = self.kubectl.list("nodes", &self.edge_label())?;
-            let used = nodes.iter().filter(|node| is_usable(node)).count();
-            ensure!(used == count, "{used} of {count}");
-            Ok(())
-        })
+        let resources = json!({"cpu": cpu, "memory": "64Gi", "pods": "110"});
+        self.node(suffix, self.selector("edge"), self.toleration(), resources)
     }
 
     /// Creates an edge node with room for everything, and waits until it is Ready.
     pub(crate) fn wide_edge_node(&self, suffix: &str) -> Result<String> {
-        let taints = json!([{"key": LABEL, "value": self.name, "effect": "NoSchedule"}]);
-        self.node(suffix, json!({LABEL: self.label("edge")}), taints, everything())
+        self.node(suffix, self.selector("edge"), self.toleration(), everything())
     }
 
     /// Creates a cloud node with room for everything, and waits until it is Ready.
     pub fn cloud_node(&self, suffix: &str) -> Result<String> {
-        let labels = json!({LABEL: self.label("cloud")});
-        let taints = json!([{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}]);
-        self.node(suffix, labels, taints, everything())
+        let taint = json!({"key": "cloud", "value": "cloud", "effect": "NoSchedule"});
+        self.node(suffix, self.selector("cloud"), taint, everything())
     }
 
-    fn node(&self, suffix: &str, labels: Value, taints: Value, resources: Value) -> Result<String> {
+    fn node(&self, suffix: &str, labels: Value, taint: Value, resources: Value) -> Result<String> {
         let name = format!("{}-{suffix}", self.name);
-        self.kubectl.create(&node(&name, labels, taints, resources))?;
+        self.kubectl.create(&node(&name, labels, json!([taint]), resources))?;
         self.nodes.borrow_mut().push(name.clone());
-        let timeout = format!("--timeout={}s", BOUND.as_secs());
-        self.kubectl
-            .run(&["wait", "--for=condition=Ready", "node", &name, &timeout], "")?;
-        eventually("the node is not tainted any more", BOUND, || {
-            let taints = self.kubectl.get("node", &name)?["spec"]["taints"].to_string();
-            ensure!(!taints.contains("not-ready"), "{taints}");
+        eventually("the node is Ready and not tainted", BOUND, || {
+            let node = self.kubectl.get("node", &name)?;
+            ensure!(is_usable(&node), "{node}");
             Ok(())
         })?;
         Ok(name)

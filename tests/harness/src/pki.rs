@@ -1,7 +1,5 @@
 //! A certificate authority that lives as long as the run.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
@@ -54,13 +52,6 @@ impl Authority {
     pub fn server_until(&self, year: i32, names: &[&str]) -> Result<Pair> {
         let mut params = of_server(names)?;
         params.not_after = date_time_ymd(year, 1, 1);
-        self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)
-    }
-
-    /// A server certificate for loopback that is valid after this time.
-    pub fn server_in(&self, wait: Duration) -> Result<Pair> {
-        let mut params = of_server(&[])?;
-        params.not_before = date_time_ymd(1970, 1, 1) + SystemTime::now().duration_since(UNIX_EPOCH)? + wait;
         self.sign(params, ExtendedKeyUsagePurpose::ServerAuth)
     }
 

@@ -1,4 +1,4 @@
-//! A proxy between edgeward and the API server. On command, it cuts connections and forgets watch history.
+//! A proxy between edgeward and the API server. On command, it cuts connections and lets nothing through.
 
 use std::cell::RefCell;
 use std::future::pending;
@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum_server::Handle;
 use axum_server::tls_rustls::RustlsConfig;
@@ -22,8 +22,6 @@ use tokio::task::JoinHandle;
 
 use crate::control_plane::kubeconfig_of;
 use crate::prelude::*;
-
-const WATCHED: [&str; 3] = ["/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"];
 
 /// Passes requests on to the API server, with the rights of the kubeconfig.
 pub struct Proxy<'run> {
@@ -40,21 +38,11 @@ struct Server {
     task: JoinHandle<std::io::Result<()>>,
 }
 
-/// How the API server says that a resource version is too old for a watch.
-#[derive(Clone, Copy)]
-pub enum Gone {
-    /// The response's status is 410.
-    Status,
-    Event,
-}
-
 struct Upstream {
     client: reqwest::Client,
     url: Mutex<String>,
     is_silent: watch::Sender<bool>,
-    gates_patches: watch::Sender<bool>,
     refuses_streams: AtomicBool,
-    gone: Mutex<(Gone, BTreeSet<&'static str>)>,
 }
 
 impl<'run> Proxy<'run> {
@@ -92,14 +80,8 @@ impl<'run> Proxy<'run> {
         self.upstream.is_silent.send_replace(true);
     }
 
-    /// Holds patches back and passes everything else on. Patches that still have a client continue after [`Self::heal`].
-    pub fn gate_patches(&self) {
-        self.upstream.gates_patches.send_replace(true);
-    }
-
     pub fn heal(&self) -> Result<()> {
         self.upstream.is_silent.send_replace(false);
-        self.upstream.gates_patches.send_replace(false);
         if self.server.borrow().is_none() {
             self.listen()?;
         }
@@ -112,22 +94,9 @@ impl<'run> Proxy<'run> {
         self.heal()
     }
 
-    /// Answers the next watch from a resource version with 410, once for each kind.
-    pub fn forget_history(&self, gone: Gone) {
-        *lock(&self.upstream.gone) = (gone, WATCHED.into());
-    }
-
     /// Refuses lists as streams from now on, like API servers without the feature WatchList.
     pub fn refuse_streams(&self) {
         self.upstream.refuses_streams.store(true, Ordering::Relaxed);
-    }
-
-    pub fn all_were_told(&self) -> Result<()> {
-        eventually("every kind is watched from what is gone", BOUND, || {
-            let left = lock(&self.upstream.gone).1.clone();
-            ensure!(left.is_empty(), "{left:?} are not");
-            Ok(())
-        })
     }
 
     fn listen(&self) -> Result<SocketAddr> {
@@ -163,9 +132,7 @@ impl Upstream {
             client: client.build()?,
             url: Mutex::new(cluster["server"].as_str().context("no server")?.to_owned()),
             is_silent: watch::Sender::new(false),
-            gates_patches: watch::Sender::new(false),
             refuses_streams: AtomicBool::new(false),
-            gone: Mutex::new((Gone::Status, BTreeSet::new())),
         })
     }
 
@@ -176,40 +143,11 @@ impl Upstream {
         }
         let message = "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden \
                        for watch unless the WatchList feature gate is enabled";
-        Some(failed(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).into_response())
+        let code = StatusCode::UNPROCESSABLE_ENTITY;
+        let status = json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
+            "message": message, "reason": "Invalid", "code": code.as_u16()});
+        Some((code, [(header::CONTENT_TYPE, "application/json")], status.to_string()).into_response())
     }
-
-    fn gone(&self, uri: &Uri) -> Option<Response> {
-        let mut parameters = uri.query()?.split('&');
-        let resumes = uri.query()?.contains("watch=true")
-            && parameters.any(|pair| {
-                pair.strip_prefix("resourceVersion=")
-                    .is_some_and(|version| version != "0")
-            });
-        let (gone, kinds) = &mut *lock(&self.gone);
-        if !resumes || !kinds.remove(uri.path()) {
-            return None;
-        }
-        let (code, headers, status) = failed(StatusCode::GONE, "Expired", "too old resource version");
-        let (code, body) = match gone {
-            Gone::Status => (code, status),
-            Gone::Event => (
-                StatusCode::OK,
-                format!("{{\"type\": \"ERROR\", \"object\": {}}}\n", status.trim_end()),
-            ),
-        };
-        Some((code, headers, body).into_response())
-    }
-}
-
-fn failed(code: StatusCode, reason: &str, message: &str) -> (StatusCode, [(HeaderName, &'static str); 1], String) {
-    let status = json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
-        "message": message, "reason": reason, "code": code.as_u16()});
-    (
-        code,
-        [(header::CONTENT_TYPE, "application/json")],
-        format!("{status}\n"),
-    )
 }
 
 async fn pass(
@@ -220,12 +158,8 @@ async fn pass(
     body: Bytes,
 ) -> Response {
     let mut silence = upstream.is_silent.subscribe();
-    if let Some(refused) = upstream.no_stream(&uri).or_else(|| upstream.gone(&uri)) {
+    if let Some(refused) = upstream.no_stream(&uri) {
         return refused;
-    }
-    let mut gated = upstream.gates_patches.subscribe();
-    if method == Method::PATCH && gated.wait_for(|holds| !holds).await.is_err() {
-        return StatusCode::BAD_GATEWAY.into_response();
     }
     headers.remove(header::HOST);
     let url = format!("{}{uri}", lock(&upstream.url));

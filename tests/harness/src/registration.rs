@@ -17,21 +17,39 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Creates the object. `name` is the name in `configuration`.
-    pub fn create(name: String, kubectl: &Kubectl, configuration: &Value) -> Result<Self> {
-        let kind = configuration["kind"].as_str().context("a configuration has a kind")?;
+    pub fn create(kubectl: &Kubectl, object: &Value) -> Result<Self> {
+        let text = |field: &Value| field.as_str().map(str::to_owned).context("a kind and a name");
         let registration = Self {
-            name,
-            kind: kind.to_lowercase(),
+            name: text(&object["metadata"]["name"])?,
+            kind: text(&object["kind"])?.to_lowercase(),
             kubectl: kubectl.clone(),
         };
-        registration.kubectl.create(configuration)?;
+        registration.kubectl.create(object)?;
         Ok(registration)
+    }
+
+    /// Creates the policies among these objects with their bindings, under names of the test and for its namespace alone.
+    pub fn of_policies(fixture: &Fixture<'_>, objects: Vec<Value>) -> Result<Vec<Self>> {
+        let named = |name: &Value| json!(format!("{}-{}", name.as_str().unwrap_or_default(), fixture.namespace));
+        let mut registrations = Vec::new();
+        for mut object in objects {
+            match object["kind"].as_str() {
+                Some("ValidatingAdmissionPolicy") => {}
+                Some("ValidatingAdmissionPolicyBinding") => {
+                    object["spec"]["policyName"] = named(&object["spec"]["policyName"]);
+                    only_in(&mut object["spec"]["matchResources"], &[&fixture.namespace])?;
+                }
+                _ => continue,
+            }
+            object["metadata"]["name"] = named(&object["metadata"]["name"]);
+            registrations.push(Self::create(&fixture.kubectl, &object)?);
+        }
+        Ok(registrations)
     }
 }
 
 /// Restricts the namespaces that a webhook or a policy's binding selects to these.
-pub fn only_in(selecting: &mut Value, namespaces: &[&str]) -> Result<()> {
+pub(crate) fn only_in(selecting: &mut Value, namespaces: &[&str]) -> Result<()> {
     let expressions = selecting["namespaceSelector"]["matchExpressions"].as_array_mut();
     let only = json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces});
     expressions

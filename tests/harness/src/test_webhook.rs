@@ -69,7 +69,7 @@ impl TestWebhook {
     pub fn register_for_updates(&self, kubectl: &Kubectl, namespace: &str) -> Result<Registration> {
         let name = format!("updates-{namespace}");
         let configuration = self.configuration("MutatingWebhookConfiguration", "UPDATE", &name, namespace);
-        Registration::create(name, kubectl, &configuration)
+        Registration::create(kubectl, &configuration)
     }
 
     fn configuration(&self, kind: &str, operation: &str, name: &str, namespace: &str) -> Value {

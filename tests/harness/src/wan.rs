@@ -8,7 +8,6 @@
 //! ```
 
 pub mod lateness;
-pub mod sandbox;
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

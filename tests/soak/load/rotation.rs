@@ -79,7 +79,7 @@ fn cert_manager_rotation_decides_every_pod(fixture: &Fixture<'_>) -> Result<()> 
     let report = installed.under_load(|_| {
         cert_manager.renew(CA)?;
         cert_manager.renew(LEAF)?;
-        let words = "its certificate is signed by no authority in caBundle";
+        let words = "it is signed by no authority in caBundle";
         finds(fixture, "FAULT", words).map(drop)
     })?;
     println!("load: cert-manager: both renewed, and nobody fills in caBundle: {report}");

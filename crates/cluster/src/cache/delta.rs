@@ -1,55 +1,111 @@
-//! Changes that matter to waiting pods, such as new room.
+//! Changes between two snapshots that matter to waiting pods, such as new room.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use crate::cache::Cache;
-use edgeward_kube::node::NodeId;
+use edgeward_decision::model::remote_room::FullFrom;
+use edgeward_decision::model::snapshot::{Site, Snapshot};
+use edgeward_kube::node::{Node, NodeId};
+use edgeward_kube::units::{Micros, Moment};
 
-/// Changes since the last call that matter to waiting pods.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// Changes that matter to waiting pods.
+#[derive(Debug, Default)]
 pub struct RoomDelta {
     /// Nodes that gained room, or where something that keeps pods away changed.
     pub gained: BTreeSet<NodeId>,
     /// Nodes that lost room.
     pub lost: BTreeSet<NodeId>,
-    /// Whether other sites may be possible for a pod: a node, a setting, a namespace or Liqo changed.
+    /// Whether other sites may be possible for a pod, because nodes or Liqo's offloadings changed.
     pub sites: bool,
     /// Whether pods came to a site or left it.
     pub pods: bool,
 }
 
-impl Cache {
-    /// Takes the changes since the last call. All changes of a node count as one. Cost: a few comparisons for each node
-    /// that was touched.
-    pub fn take_delta(&mut self) -> RoomDelta {
-        let mut delta = std::mem::take(&mut self.delta);
-        for (id, before) in std::mem::take(&mut self.before) {
-            match self.nodes.get(&id) {
-                None => drop(delta.lost.insert(id)),
-                // Pods are not placed on a node without a site.
-                Some(entry) if entry.site.is_none() => {}
-                Some(entry) => {
-                    let now = &entry.node;
-                    // Placeholders that replace other pods are headroom. Other pods that replace placeholders are not.
-                    let is_headroom_other = before.placeholders != now.placeholders;
-                    // A waiting pod may be waiting for pods that terminate.
-                    let are_others_leaving = before.terminating != now.terminating;
-                    if before.has_less_than(now) || are_others_leaving || is_headroom_other {
-                        delta.gained.insert(id);
-                    }
-                    if now.has_less_than(&before) || is_headroom_other {
-                        delta.lost.insert(id);
-                    }
-                }
-            }
+/// Whether two states of a node differ at most in the pods on it, in what placement does not depend on, and in its youth.
+pub(super) fn is_same_node(one: &Node, other: &Node) -> bool {
+    one.labels == other.labels
+        && one.state.taints == other.state.taints
+        && one.allocatable == other.allocatable
+        && (one.slots, one.state.cordoned, one.state.ready) == (other.slots, other.state.cordoned, other.state.ready)
+}
+
+impl RoomDelta {
+    /// Compares two publications as of now. Links count while they are younger than `ttl`. Cost: a comparison of pointers
+    /// for each node of a site in which something changed, and a few comparisons for each changed node.
+    pub fn between(old: &Snapshot, new: &Snapshot, ttl: Micros, now: Moment) -> Self {
+        let mut delta = Self {
+            sites: old.offloadings != new.offloadings,
+            ..Self::default()
+        };
+        for (at, site) in new.sites.iter().enumerate() {
+            let unknown = Site::new(Arc::clone(&site.definition));
+            let known = old.sites.get(at).filter(|known| known.name() == site.name());
+            delta.compare_sites(known.unwrap_or(&unknown), site, ttl, now);
         }
         delta
     }
 
-    /// Records a change that matters on all nodes of this site: for the better, for the worse, or both.
-    pub(super) fn site_changed(&mut self, site: usize, has_gained: bool, has_lost: bool) {
-        let members = || self.sites[site].members.values();
-        self.delta.gained.extend(members().filter(|_| has_gained));
-        self.delta.lost.extend(members().filter(|_| has_lost));
+    /// Compares two states of a site. A change of the whole site concerns all of its nodes. Longer processing times or
+    /// another RTT are no change.
+    fn compare_sites(&mut self, old: &Site, new: &Site, ttl: Micros, now: Moment) {
+        if !Arc::ptr_eq(&old.nodes, &new.nodes) {
+            self.compare_nodes(&old.nodes, &new.nodes);
+        }
+        self.pods |= !Arc::ptr_eq(&old.labelled, &new.labelled);
+        let link = |site: &Site| {
+            let fresh = site.link.filter(|link| now.since(link.as_of) <= ttl);
+            fresh.map(|link| (link.state, link.rtt.is_some()))
+        };
+        let is_other_link = link(old) != link(new);
+        let is_closed_to_others = old.closed != new.closed;
+        let mut was_closed = old.closed.iter();
+        let is_opened = was_closed.any(|(namespace, uid, _)| new.closed.get(namespace, uid).is_none());
+        let is_beyond = |one: &FullFrom, site: &Site| !site.full.iter().any(|other| other.bound.covers(&one.bound));
+        let has_emptied = old.full.iter().any(|one| is_beyond(one, new));
+        let has_filled = new.full.iter().any(|one| is_beyond(one, old));
+        let ids = || new.nodes().map(|node| node.id);
+        if is_other_link || is_opened || has_emptied || new.free.has_more_than(&old.free) {
+            self.gained.extend(ids());
+        }
+        if is_closed_to_others && !is_opened || has_filled || old.free.has_more_than(&new.free) {
+            self.lost.extend(ids());
+        }
+    }
+
+    /// Compares the nodes of a site, which are sorted by name.
+    fn compare_nodes(&mut self, old: &[Arc<Node>], new: &[Arc<Node>]) {
+        let mut old = old.iter().peekable();
+        for node in new {
+            if old.next_if(|before| Arc::ptr_eq(before, node)).is_some() {
+                continue;
+            }
+            while old.next_if(|gone| gone.name < node.name).is_some() {
+                self.sites = true;
+            }
+            match old.next_if(|before| before.name == node.name) {
+                Some(before) => self.compare(before, node),
+                None => {
+                    self.sites = true;
+                    self.gained.insert(node.id);
+                }
+            }
+        }
+        self.sites |= old.next().is_some();
+    }
+
+    /// Compares two states of a node.
+    fn compare(&mut self, before: &Node, now: &Node) {
+        let is_other = before.id != now.id || !is_same_node(before, now);
+        self.sites |= is_other || before.state.young_until != now.state.young_until;
+        // Placeholders that replace other pods are headroom. Other pods that replace placeholders are not.
+        let is_headroom_other = before.charges.placeholders != now.charges.placeholders;
+        // A waiting pod may be waiting for pods that terminate.
+        let are_others_leaving = before.charges.terminating != now.charges.terminating;
+        if is_other || before.has_less_than(now) || are_others_leaving || is_headroom_other {
+            self.gained.insert(now.id);
+        }
+        if now.has_less_than(before) || is_headroom_other {
+            self.lost.insert(now.id);
+        }
     }
 }

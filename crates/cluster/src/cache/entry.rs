@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use crate::pod_record::{Phase, Placement};
+use crate::pod_record::{Phase, Placement, StuckPod};
 use edgeward_decision::model::remote_room::Start;
 use edgeward_decision::model::slo::Class;
 use edgeward_kube::node::{NodeId, Placeholder, Termination};
@@ -43,18 +43,30 @@ pub(super) struct PodEntry {
     pub(super) node: Option<NodeId>,
     /// Whether the pod has begun on its node. [`Start::Silent`] for too long becomes `Refused(None)`.
     pub(super) start: Start,
-    /// Until when the pod may be [`Start::Silent`].
-    pub(super) silent_until: Moment,
+    /// When the pod is looked at again: until then, a bound pod may be [`Start::Silent`], and another charges a guess.
+    pub(super) until: Moment,
     /// The node that the pod charges, bound to it or not.
     pub(super) charged: Option<NodeId>,
+    /// The pod as the backstop keeps it, and since when kube-scheduler finds no node for it.
+    pub(super) stuck: Option<(Arc<StuckPod>, Moment)>,
+    /// Whether the pod runs without a decision, although it states an SLO.
+    pub(super) is_undecided: bool,
     /// State until the pod is bound; `None` for a pod that is bound, gated or finished, or that terminates without a node.
     pub(super) unbound: Option<Box<Unbound>>,
-    pub(super) counted: Counted,
-    /// When the pod first charged a node.
+    pub(super) counted: Option<Counted>,
+    /// When the pod first charged a node. The earliest moment if the first list showed it.
     pub(super) first_charged: Option<Moment>,
 }
 
+/// The namespace and uid of a controller.
+pub(super) type Controller = [Arc<str>; 2];
+
 impl PodEntry {
+    /// The pod's controller, if it has one.
+    pub(super) fn controller_key(&self) -> Option<Controller> {
+        Some([Arc::clone(&self.namespace), Arc::clone(self.controller.as_ref()?)])
+    }
+
     pub(super) fn key(&self, uid: &Arc<str>) -> SchedulerKey {
         SchedulerKey {
             priority: Reverse(self.priority),
@@ -97,8 +109,6 @@ pub(super) struct Unbound {
     pub(super) node: Option<NodeId>,
     /// A node that could hold the pod if it were empty. Searched for when the pod is refused and fits no node.
     pub(super) possible_node: Option<NodeId>,
-    /// When the pod's time to charge a guess is over or checked again.
-    pub(super) until: Moment,
     /// Whether the pod's time to charge a guess is over.
     pub(super) is_expired: bool,
 }
@@ -125,22 +135,18 @@ impl Unbound {
     }
 }
 
-/// Site, class, pod priority and SLO priority.
-pub(super) type Group = (usize, Class, i32, u8);
-
-/// How a pod was counted, so that the same can be taken back.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// How a pod was counted at its site, so that the same can be taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counted {
-    /// The queue group in which the pod waits for room.
-    pub(super) group: Option<Group>,
-    /// The site that the pod closes to its controller.
-    pub(super) closes: Option<usize>,
-    /// The cloud to which the pod is bound although it has no room there.
-    pub(super) witness_at: Option<usize>,
-    /// Until when its cloud may report nothing about the pod.
-    pub(super) silent_until: Option<Moment>,
-    /// The site where the pod counts for its controller.
-    pub(super) stays: Option<usize>,
-    /// The site where the pod counts by its labels.
-    pub(super) lives: Option<usize>,
+    pub(super) site: usize,
+    /// The queue group in which the pod waits for room: class, pod priority and SLO priority.
+    pub(super) group: Option<(Class, i32, u8)>,
+    /// Whether the pod closes the site to its controller.
+    pub(super) closes: bool,
+    /// Whether the pod is bound to the site, a cloud, although it has no room there.
+    pub(super) is_witness: bool,
+    /// Whether the pod counts for its controller.
+    pub(super) stays: bool,
+    /// Whether the pod counts by its labels.
+    pub(super) lives: bool,
 }

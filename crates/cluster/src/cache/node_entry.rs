@@ -1,12 +1,26 @@
-//! The record of a node in the cache.
+//! The record of a node in the cache, and what pods take from it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crate::cache::NodeFault;
 use crate::cache::entry::{PodEntry, SchedulerKey};
-use crate::cache::request_sum::RequestSum;
-use edgeward_kube::node::{Node, Placeholder, Share, Terminating, Termination};
+use edgeward_kube::node::{Node, NodeId, Share, Termination};
 use edgeward_kube::resources::Amounts;
+use edgeward_kube::units::Moment;
+
+/// The known nodes.
+#[derive(Debug, Default)]
+pub(super) struct Nodes {
+    pub(super) by_id: HashMap<NodeId, NodeEntry>,
+    pub(super) ids: HashMap<Arc<str>, NodeId>,
+    next_id: u32,
+    pub(super) faults: BTreeSet<NodeFault>,
+    /// The nodes that count as young, and until when.
+    pub(super) young: BTreeSet<(Moment, NodeId)>,
+    /// The extended resources that DeviceClasses serve.
+    pub(super) by_claim: BTreeSet<Box<str>>,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct NodeEntry {
@@ -16,62 +30,91 @@ pub(super) struct NodeEntry {
     pub(super) known: bool,
     pub(super) listed: u32,
     pub(super) site: Option<usize>,
-    pub(super) used: RequestSum,
-    pub(super) by_priority: BTreeMap<i32, RequestSum>,
-    /// The charges of terminating pods, by what is known about their termination.
-    pub(super) terminating: BTreeMap<Termination, RequestSum>,
-    pub(super) placeholders: BTreeMap<Placeholder, RequestSum>,
     /// Pods that charge the node as a guess, without being bound or nominated to it.
     pub(super) assumed: BTreeSet<SchedulerKey>,
+}
+
+impl Nodes {
+    /// The id of the node with this name, which may not have been seen yet.
+    pub(super) fn id(&mut self, name: &str) -> NodeId {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        let (id, name) = (NodeId(self.next_id), Arc::<str>::from(name));
+        self.next_id += 1;
+        let node = Node {
+            id,
+            name: Arc::clone(&name),
+            ..Node::default()
+        };
+        let entry = NodeEntry {
+            node: Arc::new(node),
+            ..NodeEntry::default()
+        };
+        self.by_id.insert(id, entry);
+        self.ids.insert(name, id);
+        id
+    }
+
+    /// Drops a node that is gone if no pod names it any more.
+    pub(super) fn forget_unused(&mut self, id: NodeId) {
+        let unused = |entry: &NodeEntry| !entry.known && entry.node.charges.pods == 0;
+        if self.by_id.get(&id).is_some_and(unused)
+            && let Some(entry) = self.by_id.remove(&id)
+        {
+            self.ids.remove(&entry.node.name);
+        }
+    }
 }
 
 impl NodeEntry {
     /// Adds the charge of a pod, or removes it if `by` is -1.
     pub(super) fn change(&mut self, pod: &PodEntry, headroom_below: i32, by: i64) {
-        self.used.change(&pod.request, by);
-        change(&mut self.by_priority, pod.priority, &pod.request, by);
+        let node = Arc::make_mut(&mut self.node);
+        change_amounts(&mut node.charges.used, &pod.request, by);
+        node.charges.pods += by;
+        change_part(&mut node.charges.by_priority, pod.priority, &pod.request, by);
         self.change_parts(pod, headroom_below, by);
-        self.refresh();
     }
 
     /// Changes the charge of the pod among terminating pods and placeholders.
     pub(super) fn change_parts(&mut self, pod: &PodEntry, headroom_below: i32, by: i64) {
+        let node = Arc::make_mut(&mut self.node);
         let placeholder = pod.placeholder(headroom_below);
         if let Some(termination) = pod.terminating {
             let termination = Termination {
                 placeholder,
                 ..termination
             };
-            change(&mut self.terminating, termination, &pod.request, by);
+            change_part(&mut node.charges.terminating, termination, &pod.request, by);
         }
         if let Some(placeholder) = placeholder {
-            change(&mut self.placeholders, placeholder, &pod.request, by);
+            change_part(&mut node.charges.placeholders, placeholder, &pod.request, by);
         }
-    }
-
-    pub(super) fn refresh(&mut self) {
-        let node = Arc::make_mut(&mut self.node);
-        Share {
-            amounts: node.used,
-            pods: node.pods,
-        } = self.used.share();
-        let terminating = self.terminating.iter().map(|(&termination, sum)| Terminating {
-            termination,
-            share: sum.share(),
-        });
-        node.terminating = terminating.collect();
-        let placeholders = self.placeholders.iter();
-        node.placeholders = placeholders.map(|(&kind, sum)| (kind, sum.share())).collect();
-        let by_priority = self.by_priority.iter();
-        node.by_priority = by_priority.map(|(&priority, sum)| (priority, sum.share())).collect();
     }
 }
 
-/// Changes the sum of this key, and drops it with its last pod.
-fn change<K: Ord + Copy>(sums: &mut BTreeMap<K, RequestSum>, key: K, request: &Amounts, by: i64) {
-    let sum = sums.entry(key).or_default();
-    sum.change(request, by);
-    if sum.pods() == 0 {
-        sums.remove(&key);
+/// Adds a request, or removes it if `by` is -1.
+pub(super) fn change_amounts(sum: &mut Amounts, request: &Amounts, by: i64) {
+    if by > 0 {
+        return sum.add(request, 1);
+    }
+    *sum = sum.less(request);
+    sum.forget_zeros();
+}
+
+/// Changes the share with this key, and drops it with its last pod. The shares are sorted by key.
+fn change_part<K: Ord>(parts: &mut Vec<(K, Share)>, key: K, request: &Amounts, by: i64) {
+    let at = parts
+        .binary_search_by(|(known, _)| known.cmp(&key))
+        .unwrap_or_else(|at| {
+            parts.insert(at, (key, Share::default()));
+            at
+        });
+    let share = &mut parts[at].1;
+    change_amounts(&mut share.amounts, request, by);
+    share.pods += by;
+    if share.pods == 0 {
+        parts.remove(at);
     }
 }

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::telemetry::{Measurement, Telemetry};
-use edgeward_decision::config::{Input, Prometheus};
+use edgeward_decision::config::{Input, Prometheus, SitePolicy};
 use edgeward_decision::keys::Keys;
-use edgeward_decision::model::link::LinkState;
+use edgeward_decision::model::priority_caps::PriorityCaps;
 use edgeward_decision::model::slo::Class;
 use edgeward_decision::model::snapshot::JobTimes;
 use edgeward_decision::placement::decide::decide;
@@ -18,6 +18,7 @@ use edgeward_decision::pod::Pod;
 use edgeward_decision::testkit;
 use edgeward_decision::testkit::{NOW, with};
 use edgeward_kube::node;
+use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::Micros;
 
 const SECOND: i64 = 1_000_000;
@@ -26,15 +27,18 @@ const SECOND: i64 = 1_000_000;
 struct Fixture {
     cache: Cache,
     now: Moment,
+    /// The publication that the next delta is compared with.
+    before: Snapshot,
 }
 
 impl Fixture {
     fn new() -> Self {
-        let mut cache = Cache::new(&Config::default());
+        let mut cache = Cache::new(Arc::default());
         cache.apply_namespace("shop", true);
         Self {
             cache,
             now: Moment(1_000 * SECOND),
+            before: Snapshot::default(),
         }
     }
 
@@ -59,6 +63,19 @@ impl Fixture {
         self.cache.publish(self.now)
     }
 
+    /// Publishes, and returns what changed since the last call.
+    fn delta(&mut self) -> RoomDelta {
+        let snapshot = self.publish();
+        let ttl = self.cache.config().telemetry_ttl;
+        let delta = RoomDelta::between(&self.before, &snapshot, ttl, self.now);
+        self.before = snapshot;
+        delta
+    }
+
+    fn configure(&mut self, config: Config) {
+        self.cache.configure(Arc::new(config));
+    }
+
     /// Advances the clock and publishes whenever a publication is due.
     fn pass(&mut self, seconds: i64) {
         let end = self.now.after(Micros::from_secs(seconds.unsigned_abs()));
@@ -72,7 +89,10 @@ impl Fixture {
 
     /// Used millicores of each edge node.
     fn used(&mut self) -> Vec<i64> {
-        self.publish().sites[0].nodes().map(|node| node.used.cpu.0).collect()
+        self.publish().sites[0]
+            .nodes()
+            .map(|node| node.charges.used.cpu.0)
+            .collect()
     }
 
     fn waiting(&mut self) -> u64 {
@@ -132,18 +152,16 @@ fn unschedulable(pod: Value, message: &str) -> Value {
 fn node_is_young_until_its_time_is_over() {
     let mut fixture = Fixture::new();
     let until = fixture.now.after(Micros::from_secs(20));
-    let young = Node {
-        young_until: Some(until),
-        ..node::from_json(&edge_node("a", 4000).to_string()).unwrap()
-    };
+    let mut young = node::from_json(&edge_node("a", 4000).to_string()).unwrap();
+    young.state.young_until = Some(until);
     fixture.cache.apply_node(young);
-    let is_young = |snapshot: Snapshot| snapshot.sites[0].nodes[0].young_until.is_some();
+    let is_young = |snapshot: Snapshot| snapshot.sites[0].nodes[0].state.young_until.is_some();
     assert!(is_young(fixture.publish()));
     assert_eq!(fixture.cache.next_change(), Some(until));
-    fixture.cache.take_delta();
+    fixture.delta();
     fixture.wait(20);
+    assert!(fixture.delta().sites, "gated pods are decided again");
     assert!(!is_young(fixture.publish()));
-    assert!(fixture.cache.take_delta().sites, "gated pods are decided again");
     assert_eq!(fixture.cache.next_change(), None);
 }
 
@@ -235,7 +253,7 @@ fn terminating_pod_without_node_charges_and_closes_nothing() {
     );
     // A finished pod does not add its node to the known names.
     fixture.pod(&with(bound(pod("2", 500), "gone"), "/status/phase", "Succeeded".into()));
-    assert!(!fixture.cache.names.contains_key("gone"));
+    assert!(!fixture.cache.nodes.ids.contains_key("gone"));
 }
 
 #[test]
@@ -279,10 +297,10 @@ fn unschedulable_pod_waits_while_large_enough_nodes_are_full() {
         priority_caps: PriorityCaps([("guests".into(), 9), ("*".into(), 3)].into()),
         ..Config::default()
     };
-    fixture.cache.configure(&config);
+    fixture.configure(config.clone());
     assert_eq!(slo_priorities(&mut fixture), BTreeSet::from([3]), "it is not listed");
     config.priority_caps = PriorityCaps([("shop".into(), 4)].into());
-    fixture.cache.configure(&config);
+    fixture.configure(config.clone());
     assert_eq!(slo_priorities(&mut fixture), BTreeSet::from([4]));
     // When a namespace opts out, its pods leave the queues.
     fixture.cache.apply_namespace("shop", false);
@@ -302,6 +320,26 @@ fn scheduler_error_keeps_pod_charged_and_site_open() {
         "SchedulerError".into(),
     ));
     assert_eq!((fixture.used(), fixture.closed().len()), (vec![500], 0));
+}
+
+#[test]
+fn requests_beyond_any_node_leave_nothing_behind() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 4000));
+    let huge = json!({"memory": i64::MAX.to_string(), "example.com/gpu": i64::MAX.to_string()});
+    for uid in ["1", "2"] {
+        let pod = with(pod(uid, 0), "/spec/containers/0/resources/requests", huge.clone());
+        fixture.pod(&bound(pod, "a"));
+    }
+    fixture.cache.delete_pod("1");
+    let node = Arc::clone(&fixture.publish().sites[0].nodes[0]);
+    assert!(node.charges.used.memory > node.allocatable.memory && node.charges.pods == 1);
+    fixture.cache.delete_pod("2");
+    let node = Arc::clone(&fixture.publish().sites[0].nodes[0]);
+    assert_eq!(
+        (&node.charges.used, node.charges.pods, &*node.charges.by_priority),
+        (&Amounts::default(), 0, &[][..])
+    );
 }
 
 /// Sets the pod's scheduler.
@@ -335,10 +373,10 @@ fn controller_pods_are_counted_per_site_under_spread_only() {
     fixture.pod(&in_cloud(with(pod("p4", 100), "/metadata/ownerReferences", json!([]))));
     assert_eq!(counted(&mut fixture), ["", ""]);
     let spread = Config {
-        site_policy: edgeward_decision::config::SitePolicy::Spread,
+        site_policy: SitePolicy::Spread,
         ..Config::default()
     };
-    fixture.cache.configure(&spread);
+    fixture.configure(spread);
     assert_eq!(counted(&mut fixture), ["rs: 2", "rs: 1"]);
     // Pods that are finished, terminating or gated do not count.
     fixture.pod(&with(bound(pod("p1", 100), "a"), "/status/phase", json!("Succeeded")));
@@ -353,7 +391,7 @@ fn controller_pods_are_counted_per_site_under_spread_only() {
         json!({"node.role/cloud": "true"}),
     ));
     assert_eq!(counted(&mut fixture), ["", "rs: 1"]);
-    fixture.cache.configure(&Config::default());
+    fixture.configure(Config::default());
     assert_eq!(counted(&mut fixture), ["", ""]);
 }
 
@@ -382,8 +420,7 @@ fn site_stays_closed_after_a_refused_pod_is_gone() {
     let go = |fixture: &mut Fixture, uid: &str| {
         fixture.pod(&unschedulable(pod(uid, 500), "volume limits"));
         assert_eq!(fixture.closed(), ["shop/rs: 1"]);
-        fixture.cache.observe_gone(uid, fixture.now);
-        fixture.cache.delete_pod(uid);
+        fixture.cache.pod_gone(uid, fixture.now);
         assert_eq!(fixture.closed(), ["shop/rs: 0"]);
     };
     go(&mut fixture, "0");
@@ -429,8 +466,7 @@ fn site_stays_closed_after_a_refused_pod_is_gone() {
         if !begins_before {
             begin(&mut fixture);
         }
-        fixture.cache.observe_gone(uid, fixture.now);
-        fixture.cache.delete_pod(uid);
+        fixture.cache.pod_gone(uid, fixture.now);
         assert_eq!(fixture.closed(), closed, "{uid}");
         fixture.wait(600);
     }
@@ -442,8 +478,7 @@ fn unchanged_site_stays_closed_after_reconfiguration() {
     fixture.node(&edge_node("a", 1000));
     fixture.pod(&unschedulable(pod("1", 500), "volume limits"));
     fixture.publish();
-    fixture.cache.observe_gone("1", fixture.now);
-    fixture.cache.delete_pod("1");
+    fixture.cache.pod_gone("1", fixture.now);
     let edge = |selector: &str| json!({"name": "edge", "kind": "edge", "nodeSelector": {selector: "true"}});
     let cloud = |name: &str| json!({"name": name, "kind": "cloud", "nodeSelector": {"cloud": name}});
     let own = "node.role/edge";
@@ -452,9 +487,7 @@ fn unchanged_site_stays_closed_after_reconfiguration() {
         (json!([cloud("other"), edge(own)]), &["shop/rs: 0"]),
         (json!([edge("another"), cloud("other")]), &[]),
     ] {
-        fixture
-            .cache
-            .configure(&Config::read(&json!({ "sites": sites })).unwrap());
+        fixture.configure(Config::read(&json!({ "sites": sites })).unwrap());
         assert_eq!(fixture.closed(), closed, "{sites}");
     }
 }
@@ -485,16 +518,15 @@ fn pods_with_labels_are_counted_at_their_site() {
         json!({"node.role/cloud": "true"}),
     ));
     assert_eq!(counted(&mut fixture), ["app=db,tier=back: 2"]);
-    assert!(fixture.cache.take_delta().pods);
+    assert!(fixture.delta().pods);
     // A refused pod does not count, because it may never be bound.
     fixture.pod(&unschedulable(labelled("2"), "volume limits"));
     assert_eq!(counted(&mut fixture), ["app=db,tier=back: 1"]);
     fixture.pod(&with(bound(labelled("1"), "a"), "/status/phase", "Succeeded".into()));
     assert_eq!(counted(&mut fixture), Vec::<String>::new());
-    fixture.cache.take_delta();
+    fixture.delta();
     fixture.node(&edge_node("b", 1000));
-    fixture.publish();
-    assert!(!fixture.cache.take_delta().pods);
+    assert!(!fixture.delta().pods);
 }
 
 #[test]
@@ -513,15 +545,14 @@ fn anti_affinity_replicas_charge_one_node_each_or_wait() {
     assert_eq!(fixture.used(), [100, 100]);
     fixture.pod(&unschedulable(replica("3"), "didn't match pod anti-affinity rules"));
     assert_eq!((fixture.closed().len(), fixture.waiting()), (0, 1));
-    fixture.cache.take_delta();
+    fixture.delta();
     // Another pod takes the same amount, so the node frees nothing except the anti-affinity conflict.
     fixture.cache.delete_pod("1");
     fixture.pod(&bound(pod("4", 100), "a"));
-    fixture.publish();
-    let a = fixture.cache.names["a"];
-    assert!(fixture.cache.take_delta().gained.contains(&a));
+    let a = fixture.cache.nodes.ids["a"];
+    assert!(fixture.delta().gained.contains(&a));
     assert_eq!((fixture.closed().len(), fixture.waiting()), (1, 0));
-    let used = &fixture.publish().sites[0].nodes[0].used;
+    let used = &fixture.publish().sites[0].nodes[0].charges.used;
     assert!(used.apart.is_empty(), "{used:?}");
 }
 
@@ -577,17 +608,17 @@ fn node_matching_two_sites_belongs_to_first_cloud() {
 fn new_list_replaces_old_list_once_complete() {
     let mut fixture = Fixture::new();
     assert!(!fixture.cache.is_listed(Kind::Pods));
-    for kind in Kind::ALL {
+    for kind in Kind::REQUIRED {
         fixture.cache.list_began(kind);
     }
     fixture.node(&edge_node("a", 1000));
     fixture.node(&edge_node("b", 1000));
     fixture.pod(&bound(pod("1", 100), "a"));
     fixture.pod(&bound(pod("2", 100), "a"));
-    for kind in Kind::ALL {
+    for kind in Kind::REQUIRED {
         fixture.cache.list_ended(kind);
     }
-    assert!(Kind::ALL.iter().all(|kind| fixture.cache.is_listed(*kind)));
+    assert!(Kind::REQUIRED.iter().all(|kind| fixture.cache.is_listed(*kind)));
     assert_eq!(fixture.used(), [200, 0]);
     fixture.cache.list_began(Kind::Pods);
     fixture.pod(&bound(pod("2", 100), "a"));
@@ -614,12 +645,11 @@ fn snapshot_age_is_that_of_its_oldest_source() {
 
 /// Names of the nodes that gained and lost room since the last call, and whether anything else is new.
 fn delta(fixture: &mut Fixture) -> (String, String, bool) {
-    fixture.publish();
     let RoomDelta {
         gained, lost, sites, ..
-    } = fixture.cache.take_delta();
+    } = fixture.delta();
     let names = |ids: BTreeSet<NodeId>| {
-        let names = ids.iter().map(|id| &*fixture.cache.nodes[id].node.name);
+        let names = ids.iter().map(|id| &*fixture.cache.nodes.by_id[id].node.name);
         names.collect::<Vec<_>>().join(" ")
     };
     (names(gained), names(lost), sites)
@@ -686,7 +716,7 @@ fn link_is_delta_when_its_state_changes_or_it_was_stale() {
     fixture.node(&with(edge_node("v", 4000), "/metadata/labels", virtual_node));
     let link_of = |fixture: &mut Fixture, state, rtt: u64| {
         let link = testkit::link(state, rtt, fixture.now);
-        fixture.cache.set_link("cloud", Some(link));
+        fixture.cache.apply_link("cloud", Some(link));
         delta(fixture).0
     };
     let link = |fixture: &mut Fixture, rtt: u64| link_of(fixture, LinkState::Healthy, rtt);
@@ -697,7 +727,7 @@ fn link_is_delta_when_its_state_changes_or_it_was_stale() {
     fixture.wait(61);
     assert_eq!(link(&mut fixture, 21), "v", "it was too old");
     assert_eq!(link_of(&mut fixture, LinkState::Degraded, 120), "v");
-    fixture.cache.set_link("cloud", None);
+    fixture.cache.apply_link("cloud", None);
     assert_eq!(delta(&mut fixture).0, "v");
 }
 
@@ -708,7 +738,7 @@ fn cloud_is_away_without_a_healthy_wan_and_a_usable_node() {
     let began = fixture.now;
     let mut away_for = |state, ready: bool| {
         let link = testkit::link(state, 20, fixture.now);
-        fixture.cache.set_link("cloud", Some(link));
+        fixture.cache.apply_link("cloud", Some(link));
         let mut node = edge_node("c", 4000);
         node["metadata"]["labels"] = json!({"node.role/cloud": "true"});
         node["status"]["conditions"][0]["status"] = json!(if ready { "True" } else { "False" });
@@ -779,7 +809,7 @@ fn measured_room_shrinks_by_pods_started_since_the_sample() {
         fixture.cache.set_telemetry(telemetry);
     };
     let free = |fixture: &mut Fixture| fixture.publish().sites[0].free.cpu.map(|cpu| cpu.0);
-    fixture.cache.configure(&Config {
+    fixture.configure(Config {
         prometheus: Some(Prometheus {
             url: "http://localhost:9090".into(),
             staleness: Micros::from_secs(60),
@@ -889,7 +919,7 @@ fn placeholder(uid: &str, millicores: u32, priority: i32) -> Value {
 /// CPU used by placeholders on the first edge node, by priority.
 fn placeholders(fixture: &mut Fixture) -> Vec<(i32, i64)> {
     let snapshot = fixture.publish();
-    let placeholders = snapshot.sites[0].nodes().next().unwrap().placeholders.iter();
+    let placeholders = snapshot.sites[0].nodes().next().unwrap().charges.placeholders.iter();
     placeholders
         .map(|(kind, share)| (kind.priority, share.amounts.cpu.0))
         .collect()
@@ -909,10 +939,10 @@ fn pods_of_low_priority_without_a_class_are_placeholders() {
     assert_eq!(placeholders(&mut fixture), [(-10, 300)]);
     let mut config = Config::default();
     config.headroom_below.0 = 1;
-    fixture.cache.configure(&config);
+    fixture.configure(config.clone());
     assert_eq!(placeholders(&mut fixture), [(-10, 300), (0, 200)]);
     config.headroom_below.0 = -10;
-    fixture.cache.configure(&config);
+    fixture.configure(config.clone());
     assert_eq!(placeholders(&mut fixture), []);
     assert_eq!(fixture.used(), [600]);
 }
@@ -979,29 +1009,37 @@ fn controller_termination_time_is_learned_from_three_pods() {
     };
     let known = |fixture: &mut Fixture| {
         let snapshot = fixture.publish();
-        let known = snapshot.sites[0].nodes[0].terminating.iter();
+        let known = snapshot.sites[0].nodes[0].charges.terminating.iter();
         let known: Vec<_> = known
-            .map(|part| (part.termination.since, part.termination.takes))
+            .map(|(termination, _)| (termination.since, termination.takes))
             .collect();
         known
     };
-    for uid in ["1", "2", "3"] {
+    let terminates = |fixture: &mut Fixture, uid: &str, seconds: i64| {
         fixture.pod(&bound(pod(uid, 500), "a"));
         fixture.pod(&terminating(uid));
-        let since = Some(fixture.now);
-        assert_eq!(known(&mut fixture), [(since, None)], "{uid}");
-        fixture.wait(40);
+        let since = fixture.now;
+        fixture.wait(seconds);
         // The termination is still the same one.
         fixture.pod(&terminating(uid));
-        assert_eq!(known(&mut fixture), [(since, None)], "{uid}");
+        let [(seen_since, takes)] = known(fixture)[..] else {
+            panic!("{uid}")
+        };
+        assert_eq!(seen_since, Some(since), "{uid}");
         match uid {
             // A finished pod has left its node before it is deleted.
             "2" => fixture.pod(&with(terminating(uid), "/status/phase", "Succeeded".into())),
-            _ => fixture.cache.observe_gone(uid, fixture.now),
+            _ => fixture.cache.pod_gone(uid, fixture.now),
         }
         fixture.cache.delete_pod(uid);
+        takes
+    };
+    let seconds = |seconds| Some(Micros::from_secs(seconds));
+    for (uid, took) in [("1", 60), ("2", 50), ("3", 70)] {
+        assert_eq!(terminates(&mut fixture, uid, took), None);
     }
-    fixture.pod(&bound(pod("4", 500), "a"));
-    fixture.pod(&terminating("4"));
-    assert_eq!(known(&mut fixture), [(Some(fixture.now), Some(Micros::from_secs(40)))]);
+    assert_eq!(terminates(&mut fixture, "4", 1), seconds(50));
+    assert_eq!(terminates(&mut fixture, "5", 1), seconds(1));
+    fixture.wait(3_600);
+    assert_eq!(terminates(&mut fixture, "6", 1), None, "an hour later");
 }

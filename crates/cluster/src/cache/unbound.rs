@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::cache::Cache;
 use crate::cache::entry::{PodEntry, SchedulerKey, Unbound};
-use crate::cache::node_entry::NodeEntry;
+use crate::cache::node_entry::{NodeEntry, change_amounts};
 use edgeward_decision::placement::score::best_node;
 use edgeward_decision::recent::Recent;
 use edgeward_kube::node::{Node, NodeId, Share};
@@ -33,8 +33,6 @@ pub(super) struct UnboundPods {
     pub(super) gained: BTreeSet<NodeId>,
     /// Nodes that lost room.
     pub(super) lost: BTreeSet<NodeId>,
-    /// When each charging pod is checked next.
-    timers: BTreeSet<(Moment, SchedulerKey)>,
     /// When each scheduler last bound or refused a pod, and the creation time of the youngest of these pods, in seconds
     /// since the epoch.
     pub(super) schedulers: Recent<Arc<str>, (Moment, i64), BACKLOG_SECONDS, 32>,
@@ -43,21 +41,11 @@ pub(super) struct UnboundPods {
 /// The sum of all placeholders on the node.
 fn placeholders_on(node: &Node) -> Share {
     let mut all = Share::default();
-    node.placeholders.iter().for_each(|(_, share)| all.add(share));
+    node.charges.placeholders.iter().for_each(|(_, share)| all.add(share));
     all
 }
 
 impl UnboundPods {
-    pub(super) fn forget(&mut self, key: &SchedulerKey, unbound: &Unbound) {
-        self.due.remove(key);
-        self.idle.remove(key);
-        self.timers.remove(&(unbound.until, key.clone()));
-    }
-
-    pub(super) fn next_change(&self) -> Option<Moment> {
-        self.timers.first().map(|(at, _)| *at)
-    }
-
     /// Records that a scheduler bound or refused a pod with this creation time.
     pub(super) fn handled(&mut self, scheduler: &Arc<str>, created: i64, now: Moment) {
         let before = self.schedulers.remove(scheduler);
@@ -68,8 +56,8 @@ impl UnboundPods {
     /// When the pod is checked next; `None` once its time is over. The time is longer than [`CHARGE_TIME`] only while its
     /// scheduler handles other pods, none of them younger.
     fn next_check(&self, pod: &PodEntry, unbound: &Unbound, now: Moment) -> Option<Moment> {
-        if now < unbound.until {
-            return Some(unbound.until);
+        if now < pod.until {
+            return Some(pod.until);
         }
         let (handled_at, youngest) = *self.schedulers.get(unbound.scheduler.as_ref()?, now)?;
         (youngest <= pod.created).then(|| handled_at.after(Micros::from_secs(BACKLOG_SECONDS)))
@@ -99,18 +87,14 @@ impl Cache {
     /// Updates every pod without a node. Cost: the nodes of a site times the pods that changed or are affected, and the
     /// nodes that changed times the idle pods.
     pub(super) fn update_unbound(&mut self, now: Moment) {
-        let UnboundPods { due, timers, .. } = &mut self.unbound_pods;
-        while timers.first().is_some_and(|(at, _)| *at <= now) {
-            due.extend(timers.pop_first().map(|(_, key)| key));
-        }
         loop {
-            let gained = std::mem::take(&mut self.unbound_pods.gained);
-            let lost = std::mem::take(&mut self.unbound_pods.lost);
+            let gained = std::mem::take(&mut self.pods.unbound.gained);
+            let lost = std::mem::take(&mut self.pods.unbound.lost);
             let displaced: BTreeSet<_> = gained.union(&lost).flat_map(|id| self.displaced(*id)).collect();
-            let mut due = std::mem::take(&mut self.unbound_pods.due);
+            let mut due = std::mem::take(&mut self.pods.unbound.due);
             due.extend(displaced.iter().cloned());
             if !gained.is_empty() || !lost.is_empty() {
-                let idle = self.unbound_pods.idle.iter();
+                let idle = self.pods.unbound.idle.iter();
                 due.extend(idle.filter(|key| self.is_affected(key, &gained, &lost)).cloned());
             }
             if due.is_empty() {
@@ -118,7 +102,7 @@ impl Cache {
             }
             for key in due {
                 // A pod that stays on a node without room for it remains displaced.
-                let is_displaced = displaced.contains(&key) || self.unbound_pods.idle.contains(&key);
+                let is_displaced = displaced.contains(&key) || self.pods.unbound.idle.contains(&key);
                 self.update_unbound_pod(&key, is_displaced, now);
             }
         }
@@ -126,14 +110,16 @@ impl Cache {
 
     /// Pods that charge a guess on a node that no longer has room for all of them: the last ones in kube-scheduler's order.
     fn displaced(&self, id: NodeId) -> Vec<SchedulerKey> {
-        let Some(entry) = self.nodes.get(&id).filter(|entry| !entry.assumed.is_empty()) else {
+        let Some(entry) = self.nodes.by_id.get(&id).filter(|entry| !entry.assumed.is_empty()) else {
             return vec![];
         };
-        let (mut used, mut placeholders) = (entry.used.clone(), placeholders_on(&entry.node));
-        for pod in entry.assumed.iter().filter_map(|key| self.pods.get(&key.uid)) {
-            used.change(&pod.request, -1);
-            if pod.placeholder(self.headroom_below).is_some() {
-                placeholders.amounts = placeholders.amounts.less(&pod.request);
+        let (mut used, mut pods) = (entry.node.charges.used.clone(), entry.node.charges.pods);
+        let mut placeholders = placeholders_on(&entry.node);
+        for pod in entry.assumed.iter().filter_map(|key| self.pods.by_uid.get(&key.uid)) {
+            change_amounts(&mut used, &pod.request, -1);
+            pods -= 1;
+            if pod.placeholder(self.config.headroom_below.0).is_some() {
+                change_amounts(&mut placeholders.amounts, &pod.request, -1);
                 placeholders.pods -= 1;
             }
         }
@@ -143,12 +129,13 @@ impl Cache {
                 continue;
             };
             let without = |evicted: &Share| {
-                let rest = used.amounts().less(&evicted.amounts);
-                unbound.fits(&pod.request, entry, &rest, used.pods() - evicted.pods)
+                let rest = used.less(&evicted.amounts);
+                unbound.fits(&pod.request, entry, &rest, pods - evicted.pods)
             };
-            let evicts = placeholders.pods > 0 && pod.evicts_placeholders(self.headroom_below);
+            let evicts = placeholders.pods > 0 && pod.evicts_placeholders(self.config.headroom_below.0);
             if without(&Share::default()) || evicts && without(&placeholders) {
-                used.change(&pod.request, 1);
+                change_amounts(&mut used, &pod.request, 1);
+                pods += 1;
             } else {
                 displaced.push(key.clone());
             }
@@ -166,7 +153,7 @@ impl Cache {
         {
             return gained.contains(&node) || lost.contains(&node);
         }
-        let evicts = pod.evicts_placeholders(self.headroom_below);
+        let evicts = pod.evicts_placeholders(self.config.headroom_below.0);
         if gained.iter().any(|id| self.takes(*id, pod, unbound, evicts)) {
             return true;
         }
@@ -184,12 +171,12 @@ impl Cache {
         let Some((pod, unbound)) = self.unbound(&key.uid) else {
             return;
         };
-        let next_check = self.unbound_pods.next_check(pod, unbound, now);
+        let next_check = self.pods.unbound.next_check(pod, unbound, now);
         let is_refused = unbound.refusal.is_some();
         let is_expired = unbound.is_expired || next_check.is_none();
         let keeps = |id: &NodeId| match pod.charged {
             Some(charged) => charged == *id && !is_displaced,
-            None => self.takes(*id, pod, unbound, pod.evicts_placeholders(self.headroom_below)),
+            None => self.takes(*id, pod, unbound, pod.evicts_placeholders(self.config.headroom_below.0)),
         };
         let node = if is_expired && !is_refused || unbound.nominated.is_some() {
             None
@@ -198,7 +185,7 @@ impl Cache {
             kept.or_else(|| self.best_node(pod, unbound))
         };
         // The pod may still arrive there, so its room is not promised to another pod.
-        let may_stay = !is_refused && !is_expired && pod.placeholder(self.headroom_below).is_none();
+        let may_stay = !is_refused && !is_expired && pod.placeholder(self.config.headroom_below.0).is_none();
         let stays = pod.charged.filter(|_| node.is_none() && is_displaced && may_stay);
         let stays = stays.filter(|id| self.could_run_on(*id, pod, unbound));
         let node = node.or(stays);
@@ -206,52 +193,56 @@ impl Cache {
             None if is_refused => self.possible_node(pod, unbound),
             _ => None,
         };
-        let Some((uid, mut pod)) = self.pods.remove_entry(&key.uid) else {
+        let Some((uid, mut pod)) = self.pods.by_uid.remove_entry(&key.uid) else {
             return;
         };
+        self.forget_plans(key, pod.until);
         let Some(unbound) = &mut pod.unbound else { return };
-        self.unbound_pods.forget(key, unbound);
         (unbound.is_expired, unbound.node, unbound.possible_node) = (is_expired, node, possible_node);
         let charges = unbound.charges();
         if let Some(next_check) = next_check.filter(|_| unbound.may_charge()) {
-            unbound.until = next_check;
-            self.unbound_pods.timers.insert((next_check, key.clone()));
+            pod.until = next_check;
+            self.pods.timers.insert((next_check, Arc::clone(&uid)));
         }
         if (charges.is_none() || stays.is_some()) && (is_refused || !is_expired) {
-            self.unbound_pods.idle.insert(key.clone());
+            self.pods.unbound.idle.insert(key.clone());
         }
-        self.uncount(&uid, &pod);
+        self.uncount(&pod);
         if charges != pod.charged {
             self.change_charge(&uid, &pod, -1);
             pod.charged = charges;
-            self.record_first_charge(&uid, &mut pod, now);
+            self.record_first_charge(&mut pod, now);
             self.change_charge(&uid, &pod, 1);
         }
-        self.count(&uid, &mut pod);
-        self.pods.insert(uid, pod);
+        self.count(&mut pod);
+        self.pods.by_uid.insert(uid, pod);
     }
 
     fn unbound(&self, uid: &Arc<str>) -> Option<(&PodEntry, &Unbound)> {
-        let pod = self.pods.get(uid)?;
+        let pod = self.pods.by_uid.get(uid)?;
         Some((pod, pod.unbound.as_deref()?))
     }
 
     /// Whether the node has room for the pod in addition to all pods that charge it. With `evicts`, placeholders do not
     /// count.
     fn takes(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound, evicts: bool) -> bool {
-        let Some(entry) = self.nodes.get(&id) else { return false };
+        let Some(entry) = self.nodes.by_id.get(&id) else {
+            return false;
+        };
         let node = &*entry.node;
-        if !evicts || node.placeholders.is_empty() {
-            return unbound.fits(&pod.request, entry, &node.used, node.pods);
+        if !evicts || node.charges.placeholders.is_empty() {
+            return unbound.fits(&pod.request, entry, &node.charges.used, node.charges.pods);
         }
         let evicted = placeholders_on(node);
-        let used = node.used.less(&evicted.amounts);
-        unbound.fits(&pod.request, entry, &used, node.pods - evicted.pods)
+        let used = node.charges.used.less(&evicted.amounts);
+        unbound.fits(&pod.request, entry, &used, node.charges.pods - evicted.pods)
     }
 
     /// Whether the node is at the pod's site and could hold the pod if it were empty, Ready and not cordoned.
     fn could_run_on(&self, id: NodeId, pod: &PodEntry, unbound: &Unbound) -> bool {
-        let Some(entry) = self.nodes.get(&id) else { return false };
+        let Some(entry) = self.nodes.by_id.get(&id) else {
+            return false;
+        };
         let (node, placement) = (&*entry.node, &unbound.placement);
         entry.known
             && unbound.site.is_some()
@@ -275,17 +266,17 @@ impl Cache {
     fn best_node(&self, pod: &PodEntry, unbound: &Unbound) -> Option<NodeId> {
         let best = |evicts: bool| {
             let taking = |id: &NodeId| {
-                let node = &*self.nodes.get(id)?.node;
+                let node = &*self.nodes.by_id.get(id)?.node;
                 self.takes(*id, pod, unbound, evicts)
-                    .then_some((node, Cow::Borrowed(&node.used)))
+                    .then_some((node, Cow::Borrowed(&node.charges.used)))
             };
             let best = match unbound.site {
                 Some(site) => best_node(&pod.request, self.sites[site].members.values().filter_map(taking)),
-                None => best_node(&pod.request, self.nodes.keys().filter_map(taking)),
+                None => best_node(&pod.request, self.nodes.by_id.keys().filter_map(taking)),
             };
             best.map(|node| node.id)
         };
-        let evicts = pod.evicts_placeholders(self.headroom_below);
+        let evicts = pod.evicts_placeholders(self.config.headroom_below.0);
         best(false).or_else(|| evicts.then(|| best(true)).flatten())
     }
 }

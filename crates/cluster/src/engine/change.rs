@@ -6,11 +6,12 @@ use std::sync::Arc;
 use crate::cache::Kind;
 use crate::pod_record::PodRecord;
 use crate::telemetry::Telemetry;
-use crate::volumes::VolumeChange;
 use edgeward_decision::config::Config;
 use edgeward_decision::model::link::Link;
 use edgeward_decision::model::liqo::Liqo;
 use edgeward_decision::model::scores::Profiles;
+use edgeward_decision::model::volumes::{ClaimRecord, ClassRecord};
+use edgeward_kube::constraints::VolumeAffinity;
 use edgeward_kube::node::Node;
 
 /// A change that a source has seen.
@@ -32,8 +33,12 @@ pub enum Change {
     Liqo(Option<Arc<Liqo>>),
     /// The extended resources that DeviceClasses serve.
     ByClaim(BTreeSet<Box<str>>),
-    /// A change of claims, volumes or classes.
-    Volumes(VolumeChange),
+    /// The claim with this namespace and name; `None` if it is gone.
+    Claim([Box<str>; 2], Option<ClaimRecord>),
+    /// The affinity of the volume with this name; `None` if none is kept, or the volume is gone.
+    Volume(Box<str>, Option<VolumeAffinity>),
+    /// The storage class with this name; `None` if it is gone.
+    StorageClass(Box<str>, Option<ClassRecord>),
     /// The scores of performance profiles.
     Profiles(Arc<Profiles>),
     /// The measurements of a Prometheus server.
@@ -48,14 +53,6 @@ pub enum Change {
     ListEnded(Kind),
     /// A watch of this kind is alive without an event, because the API server has opened it again.
     WatchAlive(Kind),
-    /// A watch of this kind is interrupted.
-    WatchLost(Kind),
-}
-
-impl From<VolumeChange> for Change {
-    fn from(change: VolumeChange) -> Self {
-        Change::Volumes(change)
-    }
 }
 
 impl Change {
@@ -65,6 +62,9 @@ impl Change {
             Change::Node(_) | Change::NodeGone(_) => Kind::Nodes,
             Change::Pod(_) | Change::PodGone(_) => Kind::Pods,
             Change::Namespace(..) => Kind::Namespaces,
+            Change::Claim(..) => Kind::Claims,
+            Change::Volume(..) => Kind::Volumes,
+            Change::StorageClass(..) => Kind::Classes,
             Change::ListBegan(kind) | Change::ListEnded(kind) | Change::WatchAlive(kind) => *kind,
             _ => return None,
         })

@@ -58,7 +58,9 @@ fn changed_sites_take_effect_at_once() {
         engine.publish(NOW);
         let snapshot = shared.snapshot();
         let nodes = snapshot.sites[0].nodes();
-        let nodes: Vec<_> = nodes.map(|node| format!("{} {}", node.name, node.used.cpu.0)).collect();
+        let nodes: Vec<_> = nodes
+            .map(|node| format!("{} {}", node.name, node.charges.used.cpu.0))
+            .collect();
         (snapshot.sites[0].name().to_owned(), nodes, snapshot.sites[1].link)
     };
     // Links are applied before the sites that they belong to.
@@ -87,7 +89,7 @@ fn gated_pod_age_is_independent_of_publish_time() {
                      "annotations": {"scheduling.example.io/timestamp": stated.to_string()}},
         "spec": {"schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}]},
     });
-    Kind::ALL
+    Kind::REQUIRED
         .into_iter()
         .for_each(|kind| engine.apply(&Change::ListEnded(kind), NOW));
     engine.apply(&record(&pod), NOW);
@@ -180,7 +182,7 @@ fn opting_out_forgets_decisions_of_the_namespace() {
             pod("missed", 10, json!({"slo.example.io/class": "batch"})),
         ];
         changes.extend_from_slice(between);
-        changes.extend(Kind::ALL.map(Change::ListEnded));
+        changes.extend(Kind::REQUIRED.map(Change::ListEnded));
         changes.iter().for_each(|change| engine.apply(change, NOW));
         engine.publish(NOW).report.unwrap().bound
     };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use edgeward_decision::model::liqo::{ApiServerStatus, OffloadingPhase, REMOTE_CLUSTER_ID, Strategy};
+use edgeward_decision::model::liqo::{ApiServerStatus, Offloading, OffloadingPhase, REMOTE_CLUSTER_ID, Strategy};
 use edgeward_kube::constraints::is_label_value;
 use edgeward_kube::units::Micros;
 
@@ -32,15 +32,6 @@ pub struct ForeignCluster {
     pub api_server_url: Option<Box<str>>,
     /// Whether Liqo reaches the API server. `None` if the object does not say.
     pub api_server: Option<ApiServerStatus>,
-}
-
-/// A `NamespaceOffloading`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NamespaceOffloading {
-    /// How Liqo's webhook changes pods.
-    pub strategy: Strategy,
-    /// Progress of the offloading.
-    pub phase: OffloadingPhase,
 }
 
 /// A `NamespaceMap` for namespaces of the local cluster.
@@ -85,8 +76,8 @@ pub fn virtual_node(json: &str) -> Option<Box<str>> {
     cluster_id(&object["spec"]["clusterID"])
 }
 
-/// Reads a NamespaceOffloading. Returns `None` if its name makes Liqo ignore it.
-pub fn namespace_offloading(json: &str) -> Option<NamespaceOffloading> {
+/// Reads a NamespaceOffloading, which names no clusters. Returns `None` if its name makes Liqo ignore it.
+pub fn namespace_offloading(json: &str) -> Option<Offloading> {
     let object: Value = serde_json::from_str(json).ok()?;
     if object["metadata"]["name"] != OFFLOADING {
         return None;
@@ -99,10 +90,11 @@ pub fn namespace_offloading(json: &str) -> Option<NamespaceOffloading> {
         Some(_) => word(OffloadingPhase::of_word, phase, OffloadingPhase::Unknown),
     };
     let strategy = &object["spec"]["podOffloadingStrategy"];
-    Some(NamespaceOffloading {
+    Some(Offloading {
         // The default of the API server.
-        strategy: word(Strategy::of_word, strategy, Strategy::LocalAndRemote),
+        strategy: Some(word(Strategy::of_word, strategy, Strategy::LocalAndRemote)),
         phase,
+        ..Offloading::default()
     })
 }
 
@@ -214,7 +206,7 @@ mod tests {
                 })
             };
             let read = namespace_offloading(&object("offloading").to_string()).unwrap();
-            assert_eq!((read.strategy, read.phase), expected);
+            assert_eq!((read.strategy, read.phase), (Some(expected.0), expected.1));
             assert_eq!(namespace_offloading(&object("another").to_string()), None);
         }
     }

@@ -4,9 +4,8 @@ use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use super::decided::decided;
 use super::refusal::missing;
-use crate::pod_record::{GatedPod, MAX_ELEMENTS, MAX_RESOURCES, Phase, Placement, PodRecord, StuckPod};
+use crate::pod_record::{Decided, GatedPod, MAX_ELEMENTS, MAX_RESOURCES, Phase, Placement, PodRecord, StuckPod};
 use edgeward_decision::keys::Keys;
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::model::remote_room::{Bound, POD_SLOT, Start};
@@ -20,6 +19,10 @@ use edgeward_kube::resources::{Amounts, ResourceNames};
 
 /// Maximum length of one of our annotations that is kept, in bytes.
 const LONGEST_WORD: usize = 64;
+
+/// Maximum length of an explanation that is kept, in bytes. This is twice what an Event shows in words. Any user can
+/// write an explanation of any length.
+const EXPLAIN_BYTES: usize = 2048;
 
 /// Reads the record of an existing pod from its JSON. A pod with a node keeps only the extended resources in `names`.
 /// Returns `None` if uid or namespace is missing, which no API server omits.
@@ -78,12 +81,12 @@ fn complete(pod: &Pod<'_>, record: &mut PodRecord, is_gated: bool, keys: &Keys) 
     let elements = workload.constraints.comparisons() + terms + workload.tolerations.len();
     let is_short = pod.spec.constraints_length() <= MAX_CONSTRAINTS && elements <= MAX_ELEMENTS;
     let is_whole = is_short && !has_many_resources;
-    let mut placement = Placement {
-        constraints: std::mem::take(&mut workload.constraints),
-        tolerations: std::mem::take(&mut workload.tolerations),
-    };
-    if !is_whole {
-        placement.tolerations = vec![];
+    let placement = if is_whole {
+        Placement {
+            constraints: workload.constraints.clone(),
+            tolerations: workload.tolerations.clone(),
+        }
+    } else {
         // Nothing tells where a refused pod may run. No node has this many labels or resources.
         let is_nowhere = record.unschedulable.is_some()
             || has_many_resources
@@ -91,21 +94,19 @@ fn complete(pod: &Pod<'_>, record: &mut PodRecord, is_gated: bool, keys: &Keys) 
                 .spec
                 .node_selector
                 .is_some_and(|text| text.get().len() > MAX_CONSTRAINTS);
+        let mut constraints = std::mem::take(&mut workload.constraints);
         // An affinity without terms allows no node.
-        placement.constraints.affinity = is_nowhere.then(Vec::new);
-    }
-    let placement = Arc::new(placement);
-    record.placement = Some(Arc::clone(&placement));
+        constraints.affinity = is_nowhere.then(Vec::new);
+        Placement {
+            constraints,
+            tolerations: vec![],
+        }
+    };
+    record.placement = Some(Arc::new(placement));
     if is_gated {
-        record.gated_pod = Some(Arc::new(gated(
-            pod,
-            record,
-            workload,
-            is_whole.then_some(&*placement),
-            keys,
-        )));
+        record.gated_pod = Some(Arc::new(gated(pod, record, workload, is_whole, keys)));
     } else if is_whole {
-        record.stuck = stuck(pod, record, workload, placement, keys).map(Arc::new);
+        record.stuck = stuck(pod, record, workload, keys).map(Arc::new);
     }
 }
 
@@ -119,14 +120,8 @@ fn is_gated(pod: &Pod<'_>, keys: &Keys) -> bool {
         })
 }
 
-/// Builds the pod as the waitlist keeps it. The workload is kept only together with its whole placement.
-fn gated(
-    pod: &Pod<'_>,
-    record: &PodRecord,
-    mut workload: Workload<'static>,
-    whole: Option<&Placement>,
-    keys: &Keys,
-) -> GatedPod {
+/// Builds the pod as the waitlist keeps it. The workload is kept only as a whole.
+fn gated(pod: &Pod<'_>, record: &PodRecord, mut workload: Workload<'static>, is_whole: bool, keys: &Keys) -> GatedPod {
     let mut gates = DefaultHasher::new();
     workload.gates.hash(&mut gates);
     let has_other_gates = workload.has_other_gates(keys);
@@ -140,11 +135,7 @@ fn gated(
         is_restricted: workload.sites().is_some(),
         gates: gates.finish(),
         has_other_gates,
-        workload: whole.map(|whole| Workload {
-            constraints: whole.constraints.clone(),
-            tolerations: whole.tolerations.clone(),
-            ..workload
-        }),
+        workload: is_whole.then_some(workload),
         created: record.created,
         stated: pod.annotation(&keys.timestamp).and_then(|at| at.parse().ok()),
         reason: reason(pod, keys),
@@ -154,13 +145,7 @@ fn gated(
 /// Builds the pod as the backstop keeps it, if kube-scheduler found no node for it and nothing keeps it from
 /// another try. A pod that was gated and lost the gate undecided does not count: its replacement would lose the
 /// gate too.
-fn stuck(
-    pod: &Pod<'_>,
-    record: &PodRecord,
-    workload: Workload<'static>,
-    placement: Arc<Placement>,
-    keys: &Keys,
-) -> Option<StuckPod> {
+fn stuck(pod: &Pod<'_>, record: &PodRecord, workload: Workload<'static>, keys: &Keys) -> Option<StuckPod> {
     let is_stuck = record.unschedulable.is_some() && record.node.is_none() && record.phase == Phase::Pending;
     let is_left_alone = pod.is_marked_as_shadow() || was_gate_removed(pod, keys);
     if !is_stuck || record.gated || record.terminating.is_some() || is_left_alone {
@@ -173,7 +158,6 @@ fn stuck(
         decision: record.decision.as_deref().and_then(DecisionId::parse),
         reason: reason(pod, keys),
         workload,
-        placement,
     })
 }
 
@@ -273,4 +257,32 @@ fn begun(status: &Status<'_>, spec: &Spec<'_>, request: &Amounts) -> Start {
     let is_stated = |name: &&str| *name == POD_SLOT || spec.requests_everywhere(name);
     let resources = missing(&condition.message).filter(|names| names.iter().all(is_stated));
     Start::Refused(resources.and_then(|names| Bound::new(request, names)).map(Arc::new))
+}
+
+/// Reads the annotated decision. `None` unless it has a reason, a time and, except on a gated pod, an id.
+fn decided(pod: &Pod<'_>, intent: Option<&Intent>, keys: &Keys) -> Option<Decided> {
+    let short = |key| pod.annotation(key).filter(|text| text.len() <= 64);
+    let explain = pod.annotation(&keys.explain);
+    let reason = short(&keys.reason)?;
+    let id = match pod.annotation(&keys.decision_id) {
+        None if reason.starts_with("held_") => of_gate(reason),
+        _ => DecisionId::parse(short(&keys.decision_id)?)?,
+    };
+    Some(Decided {
+        id,
+        reason: reason.into(),
+        at: short(&keys.timestamp)?.parse().ok()?,
+        name: pod.name().into(),
+        rtt_ms: short(&keys.wan_rtt_ms).map(Box::from),
+        explain: explain.filter(|text| text.len() <= EXPLAIN_BYTES).map(Box::from),
+        slo: intent.map(|intent| intent.slo),
+        faults: intent.map_or_else(Vec::new, |intent| intent.faults.clone()),
+    })
+}
+
+/// Stands in for the id of a pod that is gated for this reason. It is equal in every replica of a build.
+fn of_gate(reason: &str) -> DecisionId {
+    let mut hasher = DefaultHasher::new();
+    reason.hash(&mut hasher);
+    DecisionId(hasher.finish().into())
 }

@@ -437,11 +437,15 @@ fn unmanaged_gated_pod_loses_its_gate() {
 /// The end of the pause after a small plan.
 const SOON: Moment = Moment(NOW.moment.0 + 1_000);
 
-/// Applies a change of the fleet: the nodes that gained and lost room.
-fn apply_delta(waitlist: &mut Waitlist, fleet: &Value, gained: &[u32], lost: &[u32], now: Moment) {
+/// Applies a change of the nodes that gained and lost room.
+fn apply_delta(waitlist: &mut Waitlist, gained: &[u32], lost: &[u32], is_stale: bool) {
     let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect();
-    let snapshot = testkit::snapshot(fleet);
-    waitlist.apply_delta(&nodes(gained), &nodes(lost), &snapshot, &Config::default(), now);
+    let delta = RoomDelta {
+        gained: nodes(gained),
+        lost: nodes(lost),
+        ..RoomDelta::default()
+    };
+    waitlist.apply_delta(&delta, 0, is_stale);
 }
 
 /// Whether a pod of 100 millicores with this queue key finds room on this node.
@@ -466,13 +470,13 @@ fn plan_stands_until_a_relevant_change() {
         "nobody terminates so long"
     );
     assert!(waitlist.wants_plan(due) && !waitlist.wants_plan(due.before(Micros(1))));
-    apply_delta(&mut waitlist, &fleet, &[], &[1], NOW.moment);
+    apply_delta(&mut waitlist, &[], &[1], false);
     waitlist.retain(|_| true);
     waitlist.delete("nobody");
     assert!(!waitlist.wants_plan(SOON));
     let changes: [&dyn Fn(&mut Waitlist); 3] = [
-        &|waitlist| apply_delta(waitlist, &fleet, &[1], &[], NOW.moment),
-        &|waitlist| apply_delta(waitlist, &fleet, &[], &[0], NOW.moment),
+        &|waitlist| apply_delta(waitlist, &[1], &[], false),
+        &|waitlist| apply_delta(waitlist, &[], &[0], false),
         &|waitlist| waitlist.delete("fits"),
     ];
     for change in changes {
@@ -490,16 +494,16 @@ fn plan_is_wanted_when_snapshot_turns_stale_or_fresh() {
     assert_eq!(steps(&plan), []);
     let old = NOW.moment.after(Micros::from_secs(61));
     waitlist.due = None;
-    apply_delta(&mut waitlist, &fleet, &[], &[], old);
+    apply_delta(&mut waitlist, &[], &[], true);
     assert!(waitlist.wants_plan(old));
     let snapshot = testkit::snapshot(&fleet);
     let later = NOW.at(old);
     waitlist.plan(&snapshot, &Ledger::default(), &Config::default(), |_| true, later);
     waitlist.due = None;
-    apply_delta(&mut waitlist, &fleet, &[], &[], old);
+    apply_delta(&mut waitlist, &[], &[], true);
     let soon = old.after(Micros::from_millis(1));
     assert!(!waitlist.wants_plan(soon));
-    apply_delta(&mut waitlist, &fleet, &[], &[], NOW.moment);
+    apply_delta(&mut waitlist, &[], &[], false);
     assert!(waitlist.wants_plan(soon));
 }
 
@@ -508,7 +512,7 @@ fn plan_pauses_by_cost_and_new_room_keeps_queue_order() {
     let before = fleet(&[1_000, 500]);
     let pods = [gated("waits", 600, 5, 9), gated("later", 700, 5, 5)];
     let (mut waitlist, _) = plan(&pods, &before);
-    apply_delta(&mut waitlist, &before, &[0], &[], NOW.moment);
+    apply_delta(&mut waitlist, &[0], &[], false);
     // Two pods, each compared with two nodes.
     let comparisons = 2 * (PER_POD + 2);
     let resumes = NOW
@@ -766,7 +770,7 @@ proptest! {
                 taken = (taken.0 + claim.amount.cpu.0, taken.1 + 1);
             }
             let found = room.taken(node);
-            prop_assert_eq!((found.amounts.cpu.0, found.pods - node.pods), taken);
+            prop_assert_eq!((found.amounts.cpu.0, found.pods - node.charges.pods), taken);
         }
         let coming = all.iter().filter(|(claim, released)| claim.has_room && claim.queue_key < queue_key && !released);
         let coming: i64 = coming.map(|(claim, _)| claim.amount.cpu.0).sum();

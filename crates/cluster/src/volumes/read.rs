@@ -6,9 +6,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use edgeward_decision::model::volumes::{ClaimRecord, ClassRecord};
-use edgeward_kube::constraints::{Term, VolumeAffinity};
+use edgeward_kube::constraints::{NodeSelector, VolumeAffinity};
 use edgeward_kube::excerpt::LONGEST_NAME;
-use edgeward_kube::pod::NodeSelector;
 
 /// Annotation with the node for which kube-scheduler wants a volume created.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -43,8 +42,8 @@ pub fn read_affinity(json: &str) -> Result<Option<VolumeAffinity>, serde_json::E
     if required == "null" || required.len() > MAX_AFFINITY {
         return Ok(None);
     }
-    let selector: NodeSelector<'_> = serde_json::from_str(&required)?;
-    Ok(Some(Arc::new(selector.terms().map(Term::into_owned).collect())))
+    let selector: NodeSelector = serde_json::from_str(&required)?;
+    Ok(Some(Arc::new(selector.terms())))
 }
 
 /// Reads a StorageClass.

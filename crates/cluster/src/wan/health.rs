@@ -1,12 +1,19 @@
 //! The state of a link, without flapping.
 
+use std::collections::VecDeque;
+
 use crate::wan::RUN;
-use crate::wan::window::{JUDGED_FROM, Window};
 use edgeward_decision::model::link::{Link, LinkState, Thresholds};
-use edgeward_kube::units::{Micros, Moment};
+use edgeward_kube::units::{Micros, Moment, Permille};
 
 /// The shortest time for which a link stays healthy or degraded. It becomes unreachable at once.
-pub const DWELL: Micros = Micros::from_secs(30);
+const DWELL: Micros = Micros::from_secs(30);
+
+/// The most outcomes in a window.
+const WINDOW: usize = 100;
+
+/// The number of outcomes from which loss is judged. With fewer, a single loss looks like a bad link.
+const JUDGED_FROM: usize = 50;
 
 /// The link towards one site, by the probes of its endpoints.
 ///
@@ -18,7 +25,7 @@ pub const DWELL: Micros = Micros::from_secs(30);
 /// when an endpoint is below 90 % of the RTT threshold and not above half of the loss threshold. A link that was
 /// unreachable is judged like a new one.
 ///
-/// Loss counts from [`JUDGED_FROM`] outcomes on. It exceeds the threshold if it does so by more than chance.
+/// Loss counts from `JUDGED_FROM` outcomes on. It exceeds the threshold if it does so by more than chance.
 #[derive(Debug, Clone)]
 pub struct LinkHealth {
     paths: Vec<Path>,
@@ -114,10 +121,6 @@ enum Reach {
 struct Path {
     window: Window,
     reach: Reach,
-    /// Answers since the last loss.
-    answers: usize,
-    /// Losses since the last answer.
-    losses: usize,
     /// The RTT of the window, or of the last window with an answer.
     rtt: Option<Micros>,
     /// When the last probe was answered or lost.
@@ -142,14 +145,9 @@ impl Path {
     fn record(&mut self, outcome: Option<Micros>, at: Moment) {
         self.window.push(outcome);
         self.last_outcome = Some(at);
-        if outcome.is_some() {
-            (self.answers, self.losses) = (self.answers.saturating_add(1), 0);
-        } else {
-            (self.answers, self.losses) = (0, self.losses.saturating_add(1));
-        }
         match self.reach {
-            _ if self.losses >= RUN => self.reach = Reach::Silent,
-            Reach::Silent if self.answers >= RUN => {
+            _ if self.window.ends_with_run(false) => self.reach = Reach::Silent,
+            Reach::Silent if self.window.ends_with_run(true) => {
                 self.reach = Reach::Answering;
                 self.window.keep(RUN);
             }
@@ -157,6 +155,53 @@ impl Path {
             _ => {}
         }
         self.rtt = self.window.rtt().or(self.rtt);
+    }
+}
+
+/// The last [`WINDOW`] outcomes of one endpoint, oldest first; `None` is a lost probe.
+#[derive(Debug, Clone, Default)]
+struct Window(VecDeque<Option<Micros>>);
+
+impl Window {
+    /// Adds an outcome. A full window drops its oldest one.
+    fn push(&mut self, outcome: Option<Micros>) {
+        self.keep(WINDOW - 1);
+        self.0.push_back(outcome);
+    }
+
+    /// Drops all but the newest `count` outcomes.
+    fn keep(&mut self, count: usize) {
+        self.0.drain(..self.0.len().saturating_sub(count));
+    }
+
+    /// The number of outcomes.
+    fn probes(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the last [`RUN`] probes were all answered, or all lost.
+    fn ends_with_run(&self, are_answered: bool) -> bool {
+        let mut last = self.0.iter().rev().take(RUN);
+        self.probes() >= RUN && last.all(|outcome| outcome.is_some() == are_answered)
+    }
+
+    /// The number of lost probes.
+    fn lost(&self) -> usize {
+        self.0.iter().filter(|outcome| outcome.is_none()).count()
+    }
+
+    /// Lost probes in a thousand, rounded down; `None` if the window is empty.
+    fn loss(&self) -> Option<Permille> {
+        let permille = (self.lost() * 1_000).checked_div(self.probes())?;
+        u32::try_from(permille).ok().map(Permille)
+    }
+
+    /// The RTT for decisions: the mean of the last [`RUN`] answered probes.
+    fn rtt(&self) -> Option<Micros> {
+        let answered = self.0.iter().rev().flatten().take(RUN);
+        let add = |(sum, count), time: &Micros| (sum + u128::from(time.0), count + 1);
+        let (sum, count) = answered.fold((0, 0_u128), add);
+        u64::try_from(sum.checked_div(count)?).ok().map(Micros)
     }
 }
 

@@ -31,21 +31,6 @@ const KEYS: [&str; 7] = [
     STRUCTURED,
 ];
 
-/// A version of a ConfigMap that was refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Its uid.
-    pub uid: String,
-    /// Which version of it.
-    pub resource_version: String,
-    /// Why.
-    pub faults: Faults,
-}
-
 /// A configuration, and what its operator should know of it.
 type ReadConfig = Result<(Config, Vec<String>), Faults>;
 
@@ -168,7 +153,6 @@ fn add_probe(config: &mut Config, probe: Endpoint) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use edgeward_kube::units::{Micros, Permille};
     use serde_json::json;
 
     /// The values are JSON, which is valid YAML.
@@ -203,14 +187,6 @@ mod tests {
                 assert_eq!(read(text), expected, "{key}: {text:?}");
             }
         }
-        assert_eq!(
-            read_map(&[("rttThresholdMs", "80ms")]).unwrap().0.rtt_threshold,
-            Micros(80_000)
-        );
-        assert_eq!(
-            read_map(&[("lossThresholdPct", "2.5%")]).unwrap().0.loss_threshold,
-            Permille(25)
-        );
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub struct WrittenSite {
     node_selector: Option<BTreeMap<String, String>>,
     /// Tolerations that a pod placed here gets, unless it already tolerates as much. Default by kind.
     #[schemars(length(max = 16))]
-    tolerations: Option<Vec<Toleration<'static>>>,
+    tolerations: Option<Vec<Toleration>>,
     /// The RuntimeClass of a pod placed here, if the pod names none.
     #[schemars(with = "Option<RuntimeClass>")]
     runtime_class_name: Option<String>,

@@ -39,54 +39,44 @@ pub fn of_objects(objects: &BTreeMap<String, Value>) -> Result<Vec<Arc<SiteDefin
     let named = named.iter().map(|(place, spec)| (place.clone(), spec));
     // By their names, for nothing else orders objects.
     let mut sites = together("Sites", named, false, &mut faults);
-    if !faults.is_empty() {
-        return Err(Faults(faults));
+    for site in &mut sites {
+        Arc::make_mut(site).source = SiteSource::Object;
     }
-    sites
-        .iter_mut()
-        .for_each(|site| Arc::make_mut(site).source = SiteSource::Object);
-    Ok(sites)
-}
-
-/// Sites that an operator defines, with those that were discovered beside them, in the order of a snapshot; and the clusters that
-/// have no site of their own, each with the name of the one that keeps it from that.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Merged {
-    /// All of them.
-    pub sites: Vec<Arc<SiteDefinition>>,
-    /// Cluster and site.
-    pub left_out: Vec<(String, String)>,
+    Faults::or(faults, sites)
 }
 
 /// Puts discovered sites beside those that are defined. A defined one of Liqo that has the name of a cluster, or whose selector
 /// names it, is that cluster's: what it does not state is as it was discovered. A cluster has no site of its own where its nodes
 /// would be of another site as well, or its name is taken.
-pub fn with_discovered(defined: &[Arc<SiteDefinition>], discovered: &[Arc<SiteDefinition>]) -> Merged {
-    let mut merged = Merged {
-        sites: defined.to_vec(),
-        left_out: vec![],
-    };
+///
+/// Returns all sites in the order of a snapshot, and the clusters that have none, each with the name of the site that is in
+/// its way.
+pub fn with_discovered(
+    defined: &[Arc<SiteDefinition>],
+    discovered: &[Arc<SiteDefinition>],
+) -> (Vec<Arc<SiteDefinition>>, Vec<(String, String)>) {
+    let (mut sites, mut left_out) = (defined.to_vec(), vec![]);
     let is_its = |site: &SiteDefinition, found: &SiteDefinition| {
         let is_named = site.name == found.name || site.remote_cluster() == found.remote_cluster();
         site.kind == SiteKind::Cloud && site.is_of_liqo() && is_named
     };
-    for site in &mut merged.sites {
+    for site in &mut sites {
         if let Some(found) = discovered.iter().find(|found| is_its(site, found)) {
             *site = Arc::new(refined(site, found));
         }
     }
     for found in discovered {
-        if merged.sites.iter().any(|site| is_its(site, found)) {
+        if sites.iter().any(|site| is_its(site, found)) {
             continue;
         }
         let is_in_its_way = |site: &&Arc<SiteDefinition>| site.name == found.name || includes(found, site);
-        match merged.sites.iter().find(is_in_its_way) {
-            Some(other) => merged.left_out.push((found.name.clone(), other.name.clone())),
-            None => merged.sites.push(Arc::clone(found)),
+        match sites.iter().find(is_in_its_way) {
+            Some(other) => left_out.push((found.name.clone(), other.name.clone())),
+            None => sites.push(Arc::clone(found)),
         }
     }
-    merged.sites.sort_by(|a, b| a.order().cmp(&b.order()));
-    merged
+    sites.sort_by(|a, b| a.order().cmp(&b.order()));
+    (sites, left_out)
 }
 
 /// What is defined, and what is not as it was discovered: fields that are empty, and a selector of all virtual nodes.
@@ -130,10 +120,10 @@ pub fn refusal(name: &str, faults: &Faults) -> String {
             Some(Fault { path, message }.to_string())
         })
         .collect();
-    match own.is_empty() {
-        true => format!("refused with the others: {faults}"),
-        false => own.join("; "),
+    if own.is_empty() {
+        return format!("refused with the others: {faults}");
     }
+    own.join("; ")
 }
 
 /// Reads these sites, each by its path. If the list orders them, a cloud that does not state its order has its place.
@@ -221,22 +211,19 @@ mod tests {
         ];
         assert_eq!(shown, expected);
         assert_eq!(config.thresholds("unknown").rtt.0, 100_000);
-
-        let objects = json!({"e": {"kind": "edge"}, "z": {"kind": "cloud", "order": 1}, "c": {"kind": "liqo"}});
-        let objects = super::of_objects(&serde_json::from_value(objects).unwrap()).unwrap();
-        let orders: Vec<_> = objects.iter().map(|site| (site.name.as_str(), site.order)).collect();
-        assert_eq!(orders, [("e", 0), ("c", 0), ("z", 1)]);
     }
 
     #[test]
     fn site_objects_become_sites_named_after_them() {
         let read = |objects: Value| super::of_objects(&serde_json::from_value(objects).unwrap());
         let sites = read(json!({
-            "a": {"kind": "cloud", "probes": ["icmp://a"]},
+            "a": {"kind": "cloud", "probes": ["icmp://a"], "order": 1},
             "b": {"kind": "edge", "nodeSelector": {"b": "b"}},
+            "c": {"kind": "liqo"},
         }));
-        let names: Vec<_> = sites.unwrap().iter().map(|site| site.name.clone()).collect();
-        assert_eq!(names, ["b", "a"]);
+        let sites = sites.unwrap();
+        let orders: Vec<_> = sites.iter().map(|site| (site.name.as_str(), site.order)).collect();
+        assert_eq!(orders, [("b", 0), ("a", 1), ("c", 0)]);
         let faults = read(json!({"a": {"kind": "cloud", "probes": ["a"]}, "b.c": {"kind": "cloud"}})).unwrap_err();
         let faults: Vec<_> = faults.0.iter().map(ToString::to_string).collect();
         assert_eq!(faults.len(), 3);
@@ -261,7 +248,7 @@ mod tests {
                 ..SiteDefinition::of_cluster(id)
             })
         });
-        let Merged { sites, left_out } = with_discovered(&defined, &discovered.collect::<Vec<_>>());
+        let (sites, left_out) = with_discovered(&defined, &discovered.collect::<Vec<_>>());
         let shown = sites.iter().filter(|site| site.kind == SiteKind::Cloud).map(|site| {
             let selector: Vec<_> = site.selector().map(|(_, value)| value).collect();
             let probes: Vec<_> = site.probes.iter().map(ToString::to_string).collect();

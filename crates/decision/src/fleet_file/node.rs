@@ -7,9 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::site_definition::some_of;
 use crate::document::{Checks, Decimal, Fault};
-use crate::model::snapshot::{Site, Snapshot};
 use edgeward_kube::constraints::{EFFECTS, Taint};
-use edgeward_kube::node::{Node, NodeId, Placeholder, Share, Terminating, Termination, YOUNG};
+use edgeward_kube::node::{Charges, Node, NodeId, NodeState, Placeholder, Share, Termination, YOUNG};
 use edgeward_kube::resources::{Amounts, ResourceList};
 use edgeward_kube::units::{Micros, Moment, Quantity};
 
@@ -17,8 +16,6 @@ use edgeward_kube::units::{Micros, Moment, Quantity};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct NodeEntry {
     name: Box<str>,
-    /// The site that the file names for this node.
-    pub(super) site: Option<String>,
     labels: Option<BTreeMap<Box<str>, Box<str>>>,
     taints: Option<Vec<Taint>>,
     allocatable: Resources,
@@ -93,7 +90,7 @@ impl Resources {
 
     pub(super) fn amounts(&self) -> Amounts {
         let quantities = self.0.iter().map(|(name, quantity)| (Cow::from(name), *quantity));
-        quantities.collect::<ResourceList<'_>>().amounts()
+        ResourceList(quantities.collect()).amounts()
     }
 
     pub(super) fn pods(&self) -> Option<i64> {
@@ -146,44 +143,41 @@ impl NodeEntry {
                 checks.fault(field, "is more than `used`, of which it is a part");
             }
         }
-        let terminating = Some(terminating).filter(|share| share.pods > 0);
+        let terminating = [terminating].into_iter().filter(|share| share.pods > 0);
+        let terminating = terminating.map(|share| (Termination::default(), share));
         Node {
             id,
             name: self.name.into(),
             labels: self.labels.unwrap_or_default().into_iter().collect(),
-            taints,
             allocatable: self.allocatable.amounts(),
             slots: self.allocatable.pods().unwrap_or(0),
-            used: used.amounts,
-            pods: used.pods,
-            terminating: terminating
-                .into_iter()
-                .map(|share| Terminating {
-                    termination: Termination::default(),
-                    share,
-                })
-                .collect(),
-            placeholders,
-            by_priority,
-            cordoned: self.unschedulable.unwrap_or(false),
-            ready: self.ready.unwrap_or(true),
-            young_until: self.young.unwrap_or(false).then(|| now.after(YOUNG)),
+            state: NodeState {
+                taints,
+                cordoned: self.unschedulable.unwrap_or(false),
+                ready: self.ready.unwrap_or(true),
+                young_until: self.young.unwrap_or(false).then(|| now.after(YOUNG)),
+            },
+            charges: Charges {
+                used: used.amounts,
+                pods: used.pods,
+                terminating: terminating.collect(),
+                placeholders,
+                by_priority,
+            },
             ..Node::default()
         }
     }
 
-    pub(super) fn of(node: &Node, site: &Site, snapshot: &Snapshot) -> Self {
+    pub(super) fn of(node: &Node) -> Self {
         // Headroom must not count as terminating too.
-        let leaving = node.terminating.iter();
-        let leaving = leaving.filter(|part| part.termination.placeholder.is_none());
-        let terminating = sum(leaving.map(|part| &part.share));
-        let claims = |other: &&Site| node.labels.contain(other.definition.selector());
-        let is_claimed_twice = snapshot.sites.iter().filter(claims).count() > 1;
-        let by_priority = node.by_priority.iter().map(|(priority, share)| PriorityEntry {
+        let leaving = node.charges.terminating.iter();
+        let leaving = leaving.filter(|(termination, _)| termination.placeholder.is_none());
+        let terminating = sum(leaving.map(|(_, share)| share));
+        let by_priority = node.charges.by_priority.iter().map(|(priority, share)| PriorityEntry {
             priority: *priority,
             used: Resources::of(&share.amounts, share.pods),
         });
-        let placeholders = node.placeholders.iter().map(|(kind, share)| PlaceholderEntry {
+        let placeholders = node.charges.placeholders.iter().map(|(kind, share)| PlaceholderEntry {
             priority: kind.priority,
             grace_seconds: Decimal((kind.grace.signed() / 1_000_000).min(LONGEST_GRACE_SECONDS)),
             used: Resources::of(&share.amounts, share.pods),
@@ -191,17 +185,16 @@ impl NodeEntry {
         let labels = node.labels.iter().map(|(key, value)| (key.into(), value.into()));
         Self {
             name: (&*node.name).into(),
-            site: is_claimed_twice.then(|| site.name().to_owned()),
             labels: Some(labels.collect()),
-            taints: some_of(node.taints.iter().cloned()),
+            taints: some_of(node.state.taints.iter().cloned()),
             allocatable: Resources::of(&node.allocatable, node.slots),
-            used: Some(Resources::of(&node.used, node.pods)),
+            used: Some(Resources::of(&node.charges.used, node.charges.pods)),
             used_by_priority: some_of(by_priority),
             placeholders: some_of(placeholders),
             terminating: (terminating.pods > 0).then(|| Resources::of(&terminating.amounts, terminating.pods)),
-            unschedulable: Some(node.cordoned),
-            ready: Some(node.ready),
-            young: node.young_until.map(|_| true),
+            unschedulable: Some(node.state.cordoned),
+            ready: Some(node.state.ready),
+            young: node.state.young_until.map(|_| true),
         }
     }
 }

@@ -126,34 +126,3 @@ pub(super) fn entries(snapshot: &Snapshot, now: Moment) -> impl Iterator<Item = 
         }
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::config::Config;
-    use crate::fleet_file;
-
-    fn file(profiles: Value) -> Value {
-        json!({"sites": [{"name": "edge", "kind": "edge"}, {"name": "cloud", "kind": "cloud"}], "profiles": profiles})
-    }
-
-    #[test]
-    fn scores_are_read_as_they_were_written() {
-        let now = Moment(100_000_000);
-        let stated = json!([
-            {"name": "greenness", "better": "lower", "margin": 0.05, "stalenessSeconds": 90, "preferred": "cloud", "scores": [
-                {"site": "cloud", "score": 0.388123, "ageSeconds": 2.5},
-                {"site": "edge", "score": [0.412, 1.5, -3.0], "ageSeconds": 0},
-            ]},
-            {"name": "unscored", "better": "higher", "margin": 0.0, "stalenessSeconds": 120},
-        ]);
-        let snapshot = fleet_file::read(&file(stated.clone()), &Config::default(), now).unwrap();
-        let greenness = &snapshot.profiles["greenness"];
-        assert_eq!(greenness.score("cloud", 3, now), Some(Score(388_123)));
-        assert_eq!(greenness.score("edge", 2, now), Some(Score(-3_000_000)));
-        assert_eq!(greenness.sites["cloud"].as_of, Moment(97_500_000));
-        assert_eq!(fleet_file::write(&snapshot, now)["profiles"], stated);
-    }
-}

@@ -16,7 +16,7 @@ use crate::placement::decide::decide;
 use crate::placement::room::Room;
 use crate::testkit;
 use crate::testkit::NOW;
-use edgeward_kube::node::YOUNG;
+use edgeward_kube::node::{Node, YOUNG};
 use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::{Bytes, CostPerHour, Millicores, Permille};
 
@@ -108,10 +108,10 @@ fn snapshot(step: i64) -> impl Strategy<Value = Snapshot> {
                 definition.order = u32::try_from(order).unwrap();
             }
             let used = |node: &mut Node, (amount, scalar): (i64, i64)| {
-                node.used.cpu = Millicores(node.used.cpu.0.saturating_add(amount));
-                node.used.memory = Bytes(node.used.memory.0.saturating_add(amount << 10));
-                node.young_until = (scalar % 3 == 0).then(|| NOW.moment.after(YOUNG));
-                node.used.scalars = vec![("example.com/gpu".into(), scalar)];
+                node.charges.used.cpu = Millicores(node.charges.used.cpu.0.saturating_add(amount));
+                node.charges.used.memory = Bytes(node.charges.used.memory.0.saturating_add(amount << 10));
+                node.state.young_until = (scalar % 3 == 0).then(|| NOW.moment.after(YOUNG));
+                node.charges.used.scalars = vec![("example.com/gpu".into(), scalar)];
                 let is_free = |(key, _): &(String, String)| node.labels.get(key).is_none();
                 if claimed_twice && edge_selector.iter().all(is_free) {
                     let added = edge_selector.iter().map(|(key, value)| (&**key, &**value));
@@ -126,7 +126,7 @@ fn snapshot(step: i64) -> impl Strategy<Value = Snapshot> {
             each(Arc::make_mut(&mut site.nodes));
         }
         let mut nodes = snapshot.sites.iter().flat_map(|site| &*site.nodes);
-        snapshot.has_placeholders = nodes.any(|node| !node.placeholders.is_empty());
+        snapshot.has_placeholders = nodes.any(|node| !node.charges.placeholders.is_empty());
         snapshot
     })
 }
@@ -214,7 +214,7 @@ fn nodes_belong_to_the_site_whose_selector_they_carry() {
             {"name": "e", "labels": {"node.role/edge": "true"},
              "allocatable": {"cpu": "1500m", "memory": "1Gi", "pods": 10, "example.com/gpu": 1},
              "used": {"cpu": 1, "pods": 2}, "taints": [{"key": "k", "effect": "NoSchedule"}]},
-            {"name": "c", "labels": {"node.role/cloud": "true"}, "allocatable": {"pods": "5"}, "ready": false},
+            {"name": "c", "labels": {"node.role/cloud": "true", "node.role/edge": "true"}, "allocatable": {"pods": "5"}, "ready": false},
             {"name": "v", "labels": {"liqo.io/type": "virtual-node"}, "allocatable": {"pods": "5"}},
             {"name": "nobody's", "allocatable": {"pods": "5"}},
         ],
@@ -228,7 +228,11 @@ fn nodes_belong_to_the_site_whose_selector_they_carry() {
     };
     assert_eq!(edge.nodes[0].allocatable.scalar("example.com/gpu"), 1);
     assert_eq!(
-        (edge.nodes[0].slots, edge.nodes[0].pods, edge.nodes[0].used.cpu.0),
+        (
+            edge.nodes[0].slots,
+            edge.nodes[0].charges.pods,
+            edge.nodes[0].charges.used.cpu.0
+        ),
         (10, 2, 1000)
     );
     assert_eq!(edge.observed[Class::Batch], Some(Micros(7_000)));
@@ -254,7 +258,7 @@ fn nodes_belong_to_the_site_whose_selector_they_carry() {
             as_of: Moment(98_000_000)
         }
     );
-    assert!(!cloud.nodes[0].ready);
+    assert!(!cloud.nodes[0].state.ready);
 }
 
 #[test]

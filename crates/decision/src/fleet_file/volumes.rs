@@ -3,14 +3,9 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-use crate::config::site_definition::some_of;
-use crate::document;
-use crate::document::Fault;
 use crate::model::volumes::{ClaimRecord, ClassRecord, LIQO_PROVISIONER, Volumes};
-use edgeward_kube::constraints::{Requirement, Term};
-use edgeward_kube::pod::NodeSelectorTerm;
+use edgeward_kube::constraints::{NodeSelector, Term};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -34,7 +29,7 @@ enum Phase {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct VolumeEntry {
     name: Box<str>,
-    node_selector_terms: Option<Value>,
+    node_selector_terms: Option<Vec<Term>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -56,7 +51,6 @@ pub(super) fn read(
     claims: Option<Vec<ClaimEntry>>,
     volumes: Option<Vec<VolumeEntry>>,
     classes: Option<Vec<ClassEntry>>,
-    faults: &mut Vec<Fault>,
 ) -> Option<Volumes> {
     if claims.is_none() && volumes.is_none() && classes.is_none() {
         return None;
@@ -72,18 +66,12 @@ pub(super) fn read(
         let of_namespace = known.claims.entry(claim.namespace.into()).or_default();
         of_namespace.insert(claim.name.into(), record);
     }
-    for (i, volume) in volumes.into_iter().flatten().enumerate() {
-        let Some(terms) = &volume.node_selector_terms else {
+    for volume in volumes.into_iter().flatten() {
+        let Some(node_selector_terms) = volume.node_selector_terms else {
             continue;
         };
-        let at = format!("persistentVolumes[{i}].nodeSelectorTerms");
-        match document::parse::<Vec<NodeSelectorTerm<'_>>>(terms, &at) {
-            Ok(terms) => {
-                let terms = terms.iter().map(|term| term.term().into_owned());
-                known.volumes.insert(volume.name.into(), Arc::new(terms.collect()));
-            }
-            Err(fault) => faults.push(fault),
-        }
+        let terms = NodeSelector { node_selector_terms }.terms();
+        known.volumes.insert(volume.name.into(), Arc::new(terms));
     }
     for class in classes.into_iter().flatten() {
         let record = ClassRecord {
@@ -114,7 +102,7 @@ pub(super) fn claims(known: &Volumes) -> Vec<ClaimEntry> {
 pub(super) fn volumes(known: &Volumes) -> Vec<VolumeEntry> {
     let volumes = known.volumes.iter().map(|(name, terms)| VolumeEntry {
         name: (&**name).into(),
-        node_selector_terms: Some(terms.iter().map(written).collect()),
+        node_selector_terms: Some((**terms).clone()),
     });
     volumes.collect()
 }
@@ -123,21 +111,11 @@ pub(super) fn classes(known: &Volumes) -> Vec<ClassEntry> {
     let classes = known.classes.iter().map(|(name, class)| ClassEntry {
         name: (&**name).into(),
         provisioner: class.is_liqo.then(|| LIQO_PROVISIONER.to_owned()),
-        volume_binding_mode: Some(match class.waits {
-            true => BindingMode::WaitForFirstConsumer,
-            false => BindingMode::Immediate,
+        volume_binding_mode: Some(if class.waits {
+            BindingMode::WaitForFirstConsumer
+        } else {
+            BindingMode::Immediate
         }),
     });
     classes.collect()
-}
-
-fn written(term: &Term<'_>) -> Value {
-    let requirements = |list: &[Requirement<'_>]| {
-        let written = list.iter().map(|requirement| {
-            let (key, operator, values) = requirement.parts();
-            json!({"key": key, "operator": operator, "values": some_of(values)})
-        });
-        some_of(written)
-    };
-    json!({"matchExpressions": requirements(&term.expressions), "matchFields": requirements(&term.fields)})
 }

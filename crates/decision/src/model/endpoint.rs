@@ -2,31 +2,33 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 /// A target that answers probes. Its [`Display`](fmt::Display) is the string it was parsed from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Endpoint {
-    /// Answers ICMP echo requests.
-    Icmp {
-        /// Name or address, without brackets.
-        host: String,
-    },
-    /// Accepts TCP connections.
-    Tcp {
-        /// Name or address, without brackets.
-        host: String,
-        /// Port, never 0.
-        port: u16,
-    },
-    /// Answers HTTP over TLS.
-    Https {
-        /// Name or address, without brackets.
-        host: String,
-        /// Port as written. `None` stands for 443.
-        port: Option<u16>,
-        /// Path and query as written. Empty stands for `/`.
-        path: String,
-    },
+pub struct Endpoint {
+    text: String,
+    /// How the target is probed.
+    pub protocol: Protocol,
+    /// Name or address, without brackets.
+    pub host: String,
+    /// Port as written. A TCP endpoint has one; `None` stands for 443 with HTTPS.
+    pub port: Option<u16>,
+    /// Path and query of an HTTPS endpoint, as written. Empty stands for `/`.
+    pub path: String,
+}
+
+/// How an endpoint is probed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// By ICMP echo requests.
+    Icmp,
+    /// By a TCP connection.
+    Tcp,
+    /// By an HTTP request over TLS.
+    Https,
 }
 
 /// Description of a valid endpoint, for messages.
@@ -38,6 +40,16 @@ pub const ALLOWED: &str =
 #[error("{:?} is not {ALLOWED}", without_user(.0))]
 pub struct BadEndpoint(pub String);
 
+/// Scheme, host, port and path.
+static PARTS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let label = "[0-9A-Za-z_](?:[-0-9A-Za-z_]{0,61}[0-9A-Za-z_])?";
+    let host = format!(r"\[[0-9A-Fa-f:.]+\]|{label}(?:\.{label})*\.?");
+    Regex::new(&format!(
+        r#"^(icmp|tcp|https)://({host})(?::([1-9][0-9]{{0,4}}))?(/[!"$-~]*)?$"#
+    ))
+    .ok()
+});
+
 impl Endpoint {
     /// Parses `icmp://host`, `tcp://host:port` or `https://host[:port][/path]`. An IPv6 host must be in brackets.
     ///
@@ -48,35 +60,29 @@ impl Endpoint {
     }
 
     fn try_parse(text: &str) -> Option<Self> {
-        let (scheme, rest) = text.split_once("://")?;
-        let (before, path) = match scheme {
-            "https" => rest.split_at(rest.find('/').unwrap_or(rest.len())),
-            _ => (rest, ""),
+        let parts = PARTS.as_ref()?.captures(text)?;
+        let part = |at| parts.get(at).map(|part| part.as_str());
+        let port = part(3).map(str::parse).transpose().ok()?;
+        let protocol = match (part(1)?, port, part(4)) {
+            ("icmp", None, None) => Protocol::Icmp,
+            ("tcp", Some(_), None) => Protocol::Tcp,
+            ("https", ..) => Protocol::Https,
+            _ => return None,
         };
-        let is_path = path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
-        let (host, port) = authority(before)?;
-        let path = path.to_owned();
-        match (scheme, port) {
-            ("icmp", None) => Some(Self::Icmp { host }),
-            ("tcp", Some(port)) => Some(Self::Tcp { host, port }),
-            ("https", _) if is_path => Some(Self::Https { host, port, path }),
-            _ => None,
-        }
-    }
-
-    /// Name or address of the host, without brackets.
-    pub fn host(&self) -> &str {
-        match self {
-            Self::Icmp { host } | Self::Tcp { host, .. } | Self::Https { host, .. } => host,
-        }
+        Some(Self {
+            text: text.to_owned(),
+            protocol,
+            host: host(part(2)?)?.to_owned(),
+            port,
+            path: part(4).unwrap_or_default().to_owned(),
+        })
     }
 
     /// Port to connect to. 0 for ICMP, which has no ports.
-    pub fn port(&self) -> u16 {
-        match self {
-            Self::Icmp { .. } => 0,
-            Self::Tcp { port, .. } => *port,
-            Self::Https { port, .. } => port.unwrap_or(443),
+    pub fn connect_port(&self) -> u16 {
+        match self.protocol {
+            Protocol::Icmp => 0,
+            Protocol::Tcp | Protocol::Https => self.port.unwrap_or(443),
         }
     }
 }
@@ -92,60 +98,22 @@ pub(crate) fn without_user(address: &str) -> String {
     }
 }
 
-/// Splits a text into host and port. An IPv6 address must be in brackets.
-fn authority(text: &str) -> Option<(String, Option<u16>)> {
-    let (host, rest) = match text.strip_prefix('[') {
-        Some(bracketed) => bracketed.split_once(']')?,
-        None => text.split_at(text.find(':').unwrap_or(text.len())),
-    };
-    let is_valid = match text.starts_with('[') {
-        true => host.parse::<Ipv6Addr>().is_ok(),
-        false => is_host(host),
-    };
-    let port = match rest {
-        "" => None,
-        rest => Some(parse_port(rest.strip_prefix(':')?)?),
-    };
-    is_valid.then(|| (host.to_owned(), port))
-}
-
-/// Parses a port that has no sign and no leading zeros.
-fn parse_port(text: &str) -> Option<u16> {
-    let port = text.parse::<u16>().ok()?;
-    (port > 0 && port.to_string() == text).then_some(port)
-}
-
-/// Whether this is an IPv4 address or a DNS name; a trailing dot is allowed. A name that ends in a number must be an
-/// IPv4 address.
-fn is_host(host: &str) -> bool {
-    let name = host.strip_suffix('.').unwrap_or(host);
-    let label = |label: &str| {
-        let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        (1..=63).contains(&label.len()) && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    let ends_in_number = name
-        .rsplit('.')
-        .next()
-        .is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
-    name.len() <= 253 && name.split('.').all(label) && (!ends_in_number || host.parse::<Ipv4Addr>().is_ok())
+/// The host without brackets. An address in brackets is of IPv6, and a name that ends in a number is an IPv4 address.
+fn host(text: &str) -> Option<&str> {
+    if let Some(address) = text.strip_prefix('[') {
+        let address = address.trim_end_matches(']');
+        return address.parse::<Ipv6Addr>().is_ok().then_some(address);
+    }
+    let name = text.trim_end_matches('.');
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let ends_in_number = last.bytes().all(|byte| byte.is_ascii_digit());
+    let is_host = name.len() <= 253 && (!ends_in_number || text.parse::<Ipv4Addr>().is_ok());
+    is_host.then_some(text)
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, port, path) = match self {
-            Self::Icmp { .. } => ("icmp", None, ""),
-            Self::Tcp { port, .. } => ("tcp", Some(*port), ""),
-            Self::Https { port, path, .. } => ("https", *port, path.as_str()),
-        };
-        write!(f, "{scheme}://")?;
-        match self.host() {
-            address if address.contains(':') => write!(f, "[{address}]")?,
-            name => f.write_str(name)?,
-        }
-        if let Some(port) = port {
-            write!(f, ":{port}")?;
-        }
-        f.write_str(path)
+        f.write_str(&self.text)
     }
 }
 
@@ -169,7 +137,7 @@ mod tests {
             ("https://[::1]/x:y", "::1", 443),
         ] {
             let endpoint = Endpoint::parse(text).unwrap();
-            assert_eq!((endpoint.host(), endpoint.port()), (host, port), "{text}");
+            assert_eq!((&*endpoint.host, endpoint.connect_port()), (host, port), "{text}");
             assert_eq!(endpoint.to_string(), text);
         }
     }

@@ -90,18 +90,14 @@ impl PartialOrd for Bound {
     }
 }
 
-/// Formats the bound as in `cpu 500m and memory 64Mi`.
-impl fmt::Display for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, (name, amount)) in self.amounts().enumerate() {
-            let and = if i == 0 { "" } else { " and " };
-            match name {
-                POD_SLOT => write!(f, "{and}a pod slot")?,
-                name => write!(f, "{and}{name} {}", quantity(name, amount))?,
-            }
-        }
-        Ok(())
-    }
+/// Amounts by resource, in Kubernetes notation: `cpu 500m and memory 2Gi`.
+pub fn listed<'a>(amounts: impl Iterator<Item = (&'a str, i64)>) -> String {
+    let listed = amounts.map(|(name, amount)| match (name, amount) {
+        (POD_SLOT, 1) => "a pod slot".to_owned(),
+        (POD_SLOT, slots) => format!("{slots} pod slots"),
+        (name, amount) => format!("{name} {}", quantity(name, amount)),
+    });
+    listed.collect::<Vec<_>>().join(" and ")
 }
 
 /// A bound from which on a site is full, as pods in the cluster behind it report.
@@ -113,15 +109,10 @@ pub struct FullFrom {
     pub pods: u64,
 }
 
-/// Formats the bound and its pods as in `cpu 500m or more (3 wait)`.
+/// Formats the bound and its pods as in `cpu 500m or more (3 waiting)`.
 impl fmt::Display for FullFrom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} or more ", self.bound)?;
-        match self.pods {
-            0 => write!(f, "(none waits)"),
-            1 => write!(f, "(1 waits)"),
-            pods => write!(f, "({pods} wait)"),
-        }
+        write!(f, "{} or more ({} waiting)", listed(self.bound.amounts()), self.pods)
     }
 }
 

@@ -48,7 +48,7 @@ pub struct SiteDefinition {
     /// of them.
     pub selector: Vec<(String, String)>,
     /// Tolerations that a placement adds to the pod.
-    pub tolerations: Vec<Toleration<'static>>,
+    pub tolerations: Vec<Toleration>,
     /// Speed of the CPUs. 1000 is the speed for which the models are stated.
     pub speed: Permille,
     /// Ties to the local cluster that this cloud site can serve.

@@ -260,29 +260,28 @@ pub fn parse<'p>(
         return (management, None);
     }
 
-    let class = faults.read("class", "latency, throughput or batch", Class::of_word);
-    let millis = |text: &str| match text.parse() {
-        Ok(ms @ 1..=MAX_MILLIS) if text.bytes().all(|b| b.is_ascii_digit()) => Some(Micros::from_millis(ms)),
-        _ => None,
-    };
     const MILLIS: &str = "a whole number of milliseconds from 1 to 31536000000";
-    let mut priority_known = false;
-    let mut slo = Slo {
-        class: class.unwrap_or(Class::Batch),
-        deadline: faults.read("deadlineMs", MILLIS, millis),
-        latency_target: faults.read("latencyTargetMs", MILLIS, millis),
-        priority: faults
-            .read("priority", "a whole number from 0 to 10", |text| match text.parse() {
-                Ok(priority @ 0..=10) if text.bytes().all(|b| b.is_ascii_digit()) => Some(priority),
-                _ => None,
-            })
-            .inspect(|_| priority_known = true)
-            .unwrap_or(Slo::DEFAULT_PRIORITY),
-        offload_allowed: faults
-            .read("offloadAllowed", "\"true\" or \"false\"", |text| text.parse().ok())
-            .unwrap_or(true),
-        processing: faults.read("processingMs", MILLIS, millis),
+    let whole = |text: &str| {
+        text.parse::<u64>()
+            .ok()
+            .filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
     };
+    let millis = |text: &str| {
+        whole(text)
+            .filter(|ms| (1..=MAX_MILLIS).contains(ms))
+            .map(Micros::from_millis)
+    };
+    let priority = |text: &str| {
+        whole(text)
+            .and_then(|number| u8::try_from(number).ok())
+            .filter(|number| *number <= 10)
+    };
+    let class = faults.read("class", "latency, throughput or batch", Class::of_word);
+    let deadline = faults.read("deadlineMs", MILLIS, millis);
+    let latency_target = faults.read("latencyTargetMs", MILLIS, millis);
+    let priority = faults.read("priority", "a whole number from 0 to 10", priority);
+    let offload_allowed = faults.read("offloadAllowed", "\"true\" or \"false\"", |text| text.parse().ok());
+    let processing = faults.read("processingMs", MILLIS, millis);
     let demands = ["sites", "policySites"].map(|name| {
         let read = faults.read(name, site_restriction::ALLOWED, Demand::parse);
         faults.states(name).then(|| read.unwrap_or(Demand::Unreadable))
@@ -301,14 +300,17 @@ pub fn parse<'p>(
     if management == Management::Forced && !faults.states("deadlineMs") && !faults.states("latencyTargetMs") {
         faults.missing("deadlineMs", "state it or latencyTargetMs, in whole milliseconds");
     }
-    if !faults.list.is_empty() {
-        slo.deadline = None;
-        slo.latency_target = None;
-        slo.offload_allowed = false;
-    }
+    let is_valid = faults.list.is_empty();
     let intent = Intent {
-        slo,
-        priority_known,
+        slo: Slo {
+            class: class.unwrap_or(Class::Batch),
+            deadline: deadline.filter(|_| is_valid),
+            latency_target: latency_target.filter(|_| is_valid),
+            priority: priority.unwrap_or(Slo::DEFAULT_PRIORITY),
+            offload_allowed: is_valid && offload_allowed.unwrap_or(true),
+            processing,
+        },
+        priority_known: priority.is_some(),
         class_known: class.is_some(),
         sites: SiteRestriction::of(demands.into_iter().flatten()),
         traits: traits.map(Box::new),

@@ -146,13 +146,14 @@ impl Site {
 
     /// The nodes that are Ready and not cordoned.
     pub fn usable_nodes(&self) -> impl Iterator<Item = &Node> + Clone {
-        self.nodes().filter(|node| node.ready && !node.cordoned)
+        self.nodes().filter(|node| node.state.ready && !node.state.cordoned)
     }
 
     /// Sums what charges leave free of one resource on the usable nodes.
     pub fn uncharged(&self, amount: fn(&Amounts) -> i64) -> i64 {
-        let free = |node: &Node| amount(&node.allocatable).saturating_sub(amount(&node.used)).max(0);
-        self.usable_nodes().map(free).fold(0, i64::saturating_add)
+        let rest = |node: &Node| amount(&node.allocatable).saturating_sub(amount(&node.charges.used));
+        let free = self.usable_nodes().map(|node| rest(node).max(0));
+        free.fold(0, i64::saturating_add)
     }
 
     /// Name of the site.
@@ -207,37 +208,18 @@ impl Free {
 }
 
 /// A value per namespace and key. The key is the uid of a controller, or the labels of pods. A pod states the uid of
-/// its controller itself, so a value counts only within its namespace. The cost of a clone grows with the number of
-/// namespaces. The first change in a namespace after that copies the entries of this namespace.
+/// its controller itself, so a value counts only within its namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "BTreeMap<Box<str>, Keyed<T>>", into = "BTreeMap<Box<str>, Keyed<T>>")]
-pub struct ByNamespace<T: Clone>(BTreeMap<Box<str>, Arc<Keyed<T>>>);
+#[serde(transparent)]
+pub struct ByNamespace<T>(BTreeMap<Box<str>, BTreeMap<Box<str>, T>>);
 
-type Keyed<T> = BTreeMap<Box<str>, T>;
-
-impl<T: Clone> From<BTreeMap<Box<str>, Keyed<T>>> for ByNamespace<T> {
-    fn from(plain: BTreeMap<Box<str>, Keyed<T>>) -> Self {
-        let shared = plain.into_iter().map(|(namespace, keys)| (namespace, Arc::new(keys)));
-        Self(shared.collect())
-    }
-}
-
-impl<T: Clone> From<ByNamespace<T>> for BTreeMap<Box<str>, Keyed<T>> {
-    fn from(shared: ByNamespace<T>) -> Self {
-        let plain = shared.0.into_iter();
-        plain
-            .map(|(namespace, keys)| (namespace, Arc::unwrap_or_clone(keys)))
-            .collect()
-    }
-}
-
-impl<T: Clone> Default for ByNamespace<T> {
+impl<T> Default for ByNamespace<T> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<T: Clone> ByNamespace<T> {
+impl<T> ByNamespace<T> {
     /// Returns the value of this key. Cost: two searches.
     pub fn get(&self, namespace: &str, key: &str) -> Option<&T> {
         self.0.get(namespace)?.get(key)
@@ -245,29 +227,17 @@ impl<T: Clone> ByNamespace<T> {
 
     /// Iterates over the keys of a namespace.
     pub fn of(&self, namespace: &str) -> impl Iterator<Item = &str> {
-        self.0
-            .get(namespace)
-            .into_iter()
-            .flat_map(|keys| keys.keys().map(|key| &**key))
+        let keys = self.0.get(namespace).into_iter().flat_map(BTreeMap::keys);
+        keys.map(|key| &**key)
     }
 
     /// Returns the map entry of this key, for reading or insertion.
     pub fn entry(&mut self, namespace: &str, key: &str) -> std::collections::btree_map::Entry<'_, Box<str>, T> {
-        Arc::make_mut(self.0.entry(namespace.into()).or_default()).entry(key.into())
-    }
-
-    /// Removes the value of this key.
-    pub fn remove(&mut self, namespace: &str, key: &str) {
-        if let Some(keys) = self.0.get_mut(namespace) {
-            Arc::make_mut(keys).remove(key);
-            if keys.is_empty() {
-                self.0.remove(namespace);
-            }
-        }
+        self.0.entry(namespace.into()).or_default().entry(key.into())
     }
 
     /// Maps every value.
-    pub fn map<U: Clone>(&self, change: impl Fn(&T) -> U) -> ByNamespace<U> {
+    pub fn map<U>(&self, change: impl Fn(&T) -> U) -> ByNamespace<U> {
         let mut changed = ByNamespace::default();
         for (namespace, key, known) in self.iter() {
             changed.entry(namespace, key).insert_entry(change(known));
@@ -291,10 +261,14 @@ impl<T: Clone> ByNamespace<T> {
 impl ByNamespace<u64> {
     /// Changes a count. A count of zero is removed.
     pub fn change(&mut self, namespace: &str, key: &str, by: i64) {
-        let count = self.entry(namespace, key).or_default();
+        let keys = self.0.entry(namespace.into()).or_default();
+        let count = keys.entry(key.into()).or_default();
         *count = count.saturating_add_signed(by);
         if *count == 0 {
-            self.remove(namespace, key);
+            keys.remove(key);
+        }
+        if keys.is_empty() {
+            self.0.remove(namespace);
         }
     }
 }

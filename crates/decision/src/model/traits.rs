@@ -1,6 +1,9 @@
 //! Traits: what a pod needs of its site or node in addition to room and time.
 
 use std::fmt;
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 use crate::model::site::{SiteDefinition, SiteKind};
 use edgeward_kube::node::Node;
@@ -18,7 +21,7 @@ pub const ALLOWED: &str = "a list of at most 16 traits such as \"SecureRuntime, 
 /// Description of a valid trait name, for messages.
 pub const NAME: &str = "the name of a trait: letters, digits, `-`, `_` and `.`, at most 63, first a letter";
 
-/// Regular expression of [`is_trait_name`].
+/// Regular expression of a trait name.
 pub const FORM: &str = "^[A-Za-z]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$";
 
 /// Prefix of the node label for a trait. A node has the trait if the value of the label is `"true"`.
@@ -184,16 +187,6 @@ impl fmt::Display for Traits {
     }
 }
 
-/// Whether `text` is a valid trait name.
-pub fn is_trait_name(text: &str) -> bool {
-    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let bytes = text.as_bytes();
-    bytes.len() <= 63
-        && bytes.first().is_some_and(u8::is_ascii_alphabetic)
-        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.iter().all(|byte| is_inner(*byte))
-}
-
 /// Whether the site as a whole has the trait of this label.
 fn has(site: &SiteDefinition, label: &str) -> bool {
     site.traits.iter().any(|known| known == name(label))
@@ -213,30 +206,23 @@ fn name(label: &str) -> &str {
     label.strip_prefix(LABEL_PREFIX).unwrap_or(label)
 }
 
-/// Parses the name of a trait, or a limit on the RTT.
+static NAME_FORM: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(FORM).ok());
+
+/// Parses the name of a trait, or a limit on the RTT such as `SoftDistanceLimit=20ms`, in whole milliseconds.
 fn need(text: &str) -> Option<Needs> {
-    let bound = text.strip_prefix(DISTANCE);
-    if let Some(bound) = bound.filter(|bound| bound.is_empty() || bound.starts_with('=')) {
-        return Some(Needs {
-            labels: vec![],
-            distance: Some(distance(bound)?),
+    if let Some(bound) = text.strip_prefix(DISTANCE).and_then(|bound| bound.strip_prefix('=')) {
+        let digits = bound.strip_suffix("ms")?;
+        let ms = digits.parse().ok().filter(|ms: &u64| ms.to_string() == digits)?;
+        return (1..=MAX_DISTANCE_MS).contains(&ms).then(|| Needs {
+            distance: Some(Micros::from_millis(ms)),
+            ..Needs::default()
         });
     }
-    is_trait_name(text).then(|| Needs {
+    let is_name = text != DISTANCE && NAME_FORM.as_ref()?.is_match(text);
+    is_name.then(|| Needs {
         labels: vec![label(text)],
-        distance: None,
+        ..Needs::default()
     })
-}
-
-/// Parses `=20ms`, in whole milliseconds.
-fn distance(text: &str) -> Option<Micros> {
-    let digits = text.strip_prefix('=')?.strip_suffix("ms")?;
-    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
-    let ms = digits
-        .parse()
-        .ok()
-        .filter(|ms| is_plain && (1..=MAX_DISTANCE_MS).contains(ms))?;
-    Some(Micros::from_millis(ms))
 }
 
 #[cfg(test)]

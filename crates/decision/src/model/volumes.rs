@@ -171,10 +171,8 @@ impl Volumes {
 /// Affinity of a volume that is being created on this node. kube-scheduler uses no other node for later pods of the
 /// claim.
 fn on_node(name: &str) -> VolumeAffinity {
-    let name = Cow::Owned(name.to_owned());
-    let is_named = Requirement::on_field(Cow::Borrowed("metadata.name"), Cow::Borrowed("In"), vec![name]);
     Arc::new(vec![Term {
         expressions: vec![],
-        fields: vec![is_named],
+        fields: vec![Requirement::is("metadata.name", name)],
     }])
 }

@@ -32,9 +32,9 @@ pub struct Workload<'a> {
     /// The pod's required affinity to other pods.
     pub near: Vec<AffinityTerm>,
     /// The pod's own nodeSelector and required node affinity.
-    pub constraints: NodeConstraints<'a>,
+    pub constraints: NodeConstraints,
     /// The pod's own tolerations.
-    pub tolerations: Vec<Toleration<'a>>,
+    pub tolerations: Vec<Toleration>,
     /// Things the pod uses that exist only in the cluster where it is created.
     pub ties: Ties,
     /// The pod's volume claims. Empty if there are too many to look up.
@@ -80,8 +80,8 @@ impl Workload<'_> {
             request: self.request,
             labels: self.labels,
             near: self.near,
-            constraints: self.constraints.into_owned(),
-            tolerations: self.tolerations.into_iter().map(Toleration::into_owned).collect(),
+            constraints: self.constraints,
+            tolerations: self.tolerations,
             ties: self.ties,
             volume_claims: self.volume_claims.into_iter().map(VolumeClaim::into_owned).collect(),
             left_behind: self.left_behind,

@@ -221,7 +221,8 @@ fn rtt(case: &Case<'_, '_>, sites: &[Assessment<'_>], chosen: Option<&Assessment
 }
 
 /// The best node for a gated pod to wait for, and its site. Among sites that lack only room, it is the node that comes
-/// closest to having room and is not `is_claimed`. Cost: a pass over the usable nodes of these sites.
+/// closest to having room and is not `is_claimed`; ties go to the first by name. Cost: a pass over the usable nodes of these
+/// sites.
 pub fn nearest_room<'s>(
     workload: &Workload<'_>,
     verdict: &Verdict<'s>,
@@ -229,12 +230,11 @@ pub fn nearest_room<'s>(
     is_claimed: impl Fn(&Node) -> bool,
 ) -> Option<(&'s Site, NodeId)> {
     let sites = verdict.sites.iter().filter(|found| found.lacks_room());
-    let nearest = sites.filter_map(|found| {
-        let (missing, node) = wait::nearest_node(workload, found, room, &is_claimed)?;
-        Some((missing, &node.name, found.site, node.id))
-    });
-    let (_, _, site, node) = nearest.min_by_key(|(missing, name, _, _)| (*missing, *name))?;
-    Some((site, node))
+    let nodes = sites.flat_map(|found| found.usable.iter().map(|node| (found.site, *node)));
+    let is_kept_from = |node: &Node| workload.request.is_kept_from(&room.taken(node).amounts);
+    let nodes = nodes.filter(|(_, node)| !is_claimed(node) && !is_kept_from(node));
+    let nearest = nodes.min_by_key(|&(_, node)| (wait::missing_fraction(workload, node, room), &*node.name));
+    nearest.map(|(site, node)| (site, node.id))
 }
 
 /// The node that kube-scheduler would pick for a pod that is already placed on this site. `None` if the pod fits no node

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::config::Explain;
+use crate::document::without_nulls;
 use crate::placement::verdict::{Assessment, Verdict};
 
 /// The most bytes of a short explanation.
@@ -55,25 +56,15 @@ fn entries(verdict: &Verdict<'_>, entry: impl Fn(&Assessment<'_>) -> Value, byte
 
 /// A site's entry of the short form.
 fn brief(assessment: &Assessment<'_>) -> Value {
-    let codes: Vec<_> = assessment
-        .refusals
-        .iter()
-        .map(|refusal| refusal.code.as_str())
-        .collect();
-    let fields = [
-        ("eta", assessment.estimate.eta().map(Value::from)),
-        ("fit", Some(assessment.fitting.len().into())),
-        (
-            "headroom",
-            Some(assessment.headroom).filter(|nodes| *nodes > 0).map(Value::from),
-        ),
-        ("no", (!codes.is_empty()).then(|| json!(codes))),
-        ("score", assessment.score.map(|score| json!(score))),
-    ];
-    let fields = fields
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    fields.collect::<Map<_, _>>().into()
+    let codes = assessment.refusals.iter().map(|refusal| refusal.code.as_str());
+    let codes = codes.collect::<Vec<_>>();
+    without_nulls(json!({
+        "eta": assessment.estimate.eta().map(Value::from),
+        "fit": assessment.fitting.len(),
+        "headroom": Some(assessment.headroom).filter(|nodes| *nodes > 0),
+        "no": Some(codes).filter(|codes| !codes.is_empty()),
+        "score": assessment.score,
+    }))
 }
 
 fn full(assessment: &Assessment<'_>) -> Value {
@@ -109,8 +100,6 @@ pub fn times(assessment: &Assessment<'_>) -> Map<String, Value> {
         ("wanMs", estimate.wan),
         ("etaMs", estimate.eta()),
     ];
-    parts
-        .into_iter()
-        .map(|(name, time)| (name.to_owned(), time.map_or(Value::Null, Value::from)))
-        .collect()
+    let parts = parts.map(|(name, time)| (name.to_owned(), time.into()));
+    parts.into_iter().collect()
 }

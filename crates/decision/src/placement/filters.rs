@@ -1,14 +1,11 @@
 //! Filters. Each looks at one site and may refuse it for the pod. A refusal gives the site a
 //! [`Standing`](super::verdict::Standing), and the worst one counts.
 
-mod distance;
 mod leaving;
 pub(super) mod liqo;
 pub(super) mod nodes;
 mod pods;
-mod remote_room;
 mod room;
-mod scheduler;
 mod sites;
 mod time;
 mod traits;
@@ -49,10 +46,10 @@ const FILTERS: [Filter; 13] = [
     leaving::not_offloadable,
     traits::missing_trait,
     wan::bad_link,
-    distance::too_far,
+    wan::too_far,
     room::no_room,
-    scheduler::closed_to_controller,
-    remote_room::full_behind_nodes,
+    room::closed_to_controller,
+    room::full_behind_nodes,
     time::deadline_missed,
     time::latency_target_missed,
 ];

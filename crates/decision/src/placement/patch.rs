@@ -2,19 +2,18 @@
 //!
 //! A new pod gets only `add` operations, whose parents exist or are created first. A patch that does not apply would reject
 //! the pod even under `failurePolicy: Ignore`. The pod is never re-serialised, so unknown fields survive.
-
-mod release;
-
-pub use release::{release, remove_gate, update_reason};
+//!
+//! A patch of a gated pod first tests the pod's resourceVersion, so it never overwrites a later change.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, PatchOperation};
+use json_patch::{AddOperation, PatchOperation, RemoveOperation, TestOperation};
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
+use crate::keys::Keys;
 use crate::model::site::SiteKind;
 use crate::model::snapshot::Site;
 use crate::placement::explain::explain;
@@ -151,38 +150,29 @@ pub fn timestamp(at: jiff::Timestamp) -> String {
 /// Writes `wanted`. If the pod brought an annotation of edgeward's that this decision does not write, the whole map is
 /// added again without it, because a new pod's patch contains no `remove`.
 fn annotate(pod: &Pod<'_>, wanted: Wanted<'_>, config: &Config, operations: &mut Vec<PatchOperation>) {
-    let map = |pairs: Wanted<'_>| -> Map<String, Value> {
-        let pairs = pairs.into_iter();
-        pairs.map(|(key, value)| (key.to_owned(), value.into())).collect()
-    };
-    let Some(found) = pod.annotations() else {
-        if wanted.is_empty() {
-            return;
+    let (found, written) = (pod.annotations(), config.keys.written());
+    let own = |key: &str| found.and_then(|found| found.get(key));
+    let is_wanted = |key: &str| wanted.iter().any(|(wanted, _)| *wanted == key);
+    let is_stale = written.iter().any(|key| own(key).is_some() && !is_wanted(key));
+    if !is_stale && (found.is_some() || wanted.is_empty()) {
+        for (key, value) in wanted {
+            if own(key) != Some(&*value) {
+                add(operations, ["metadata", "annotations", key], value.into());
+            }
         }
-        if pod.metadata.is_some() {
-            add(operations, ["metadata", "annotations"], map(wanted).into());
-        } else {
-            add(operations, ["metadata"], json!({ "annotations": map(wanted) }));
-        }
-        return;
-    };
-    let is_wanted = |key: &str| wanted.iter().any(|(k, _)| *k == key);
-    let stale = config
-        .keys
-        .written()
-        .into_iter()
-        .any(|key| found.get(key).is_some() && !is_wanted(key));
-    if stale {
-        let kept = found.iter().filter(|(key, _)| !config.keys.written().contains(key));
-        let mut all: Map<_, _> = kept.map(|(key, value)| (key.to_owned(), Value::from(value))).collect();
-        all.append(&mut map(wanted));
-        add(operations, ["metadata", "annotations"], all.into());
         return;
     }
-    for (key, value) in wanted {
-        if found.get(key) != Some(&*value) {
-            add(operations, ["metadata", "annotations", key], value.into());
-        }
+    let kept = found
+        .into_iter()
+        .flat_map(StringMap::iter)
+        .filter(|(key, _)| !written.contains(key));
+    let kept = kept.map(|(key, value)| (key, Cow::Borrowed(value)));
+    let all = kept.chain(wanted).map(|(key, value)| (key.to_owned(), value.into()));
+    let all: Map<String, Value> = all.collect();
+    if pod.metadata.is_some() {
+        add(operations, ["metadata", "annotations"], all.into());
+    } else {
+        add(operations, ["metadata"], json!({ "annotations": all }));
     }
 }
 
@@ -260,7 +250,7 @@ fn child<'v>(value: &'v mut Value, field: &str) -> Option<&'v mut Value> {
 }
 
 fn tolerate(pod: &Pod<'_>, site: &Site, operations: &mut Vec<PatchOperation>) {
-    let is_missing = |wanted: &&Toleration<'_>| !pod.tolerations().any(|toleration| toleration.covers(wanted));
+    let is_missing = |wanted: &&Toleration| !pod.tolerations().any(|toleration| toleration.covers(wanted));
     let missing = site.definition.tolerations.iter().filter(is_missing);
     let missing = missing.map(|wanted| json!(wanted)).collect();
     append(
@@ -306,6 +296,56 @@ fn gate(pod: &Pod<'_>, config: &Config, operations: &mut Vec<PatchOperation>) {
             vec![gate],
         );
     }
+}
+
+/// Releases a pod: adds the placement of the verdict, and removes edgeward's gate. `None` if the pod has no such gate or no
+/// resourceVersion.
+pub fn release(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stamp) -> Option<Vec<PatchOperation>> {
+    without_gate(pod, patch(pod, verdict, config, stamp), &config.keys)
+}
+
+/// Removes edgeward's gate and changes nothing else. `None` in the same cases as [`release`].
+pub fn remove_gate(pod: &Pod<'_>, keys: &Keys) -> Option<Vec<PatchOperation>> {
+    without_gate(pod, Vec::new(), keys)
+}
+
+fn without_gate(pod: &Pod<'_>, placement: Vec<PatchOperation>, keys: &Keys) -> Option<Vec<PatchOperation>> {
+    let at = pod.gate(&keys.gate)?;
+    let path = PointerBuf::from_tokens(["spec", "schedulingGates", &at.to_string()]);
+    let name = path.with_trailing_token("name");
+    let mut operations = vec![is_version(pod)?, test(name, &keys.gate)];
+    operations.extend(placement);
+    operations.push(PatchOperation::Remove(RemoveOperation { path }));
+    Some(operations)
+}
+
+/// Writes why a gated pod keeps waiting. Its time restarts if only gates of others held it so far. `None` if the pod has no
+/// resourceVersion.
+pub fn update_reason(pod: &Pod<'_>, reason: Reason, config: &Config, stamp: &Stamp) -> Option<Vec<PatchOperation>> {
+    let keys = &config.keys;
+    let mut wanted: Wanted<'_> = vec![(&keys.reason, reason.as_str().into())];
+    if pod.annotation(&keys.reason) == Some(Reason::HeldForeignGate.as_str()) {
+        wanted.push((&keys.timestamp, timestamp(stamp.at).into()));
+    }
+    let kept = [&keys.timestamp, &keys.explain];
+    for key in kept {
+        if let (Some(value), false) = (pod.annotation(key), wanted.iter().any(|(wanted, _)| wanted == key)) {
+            wanted.push((key, value.into()));
+        }
+    }
+    let mut operations = vec![is_version(pod)?];
+    annotate(pod, wanted, config, &mut operations);
+    Some(operations)
+}
+
+fn is_version(pod: &Pod<'_>) -> Option<PatchOperation> {
+    let path = PointerBuf::from_tokens(["metadata", "resourceVersion"]);
+    Some(test(path, pod.resource_version()?))
+}
+
+fn test(path: PointerBuf, value: &str) -> PatchOperation {
+    let value = value.into();
+    PatchOperation::Test(TestOperation { path, value })
 }
 
 #[cfg(test)]

@@ -3,20 +3,20 @@
 //! If several policies select the pod, the one with the highest precedence applies, then the first by name. A policy
 //! applies as a whole, because no user wrote an SLO that is pieced together from several policies.
 
-mod namespace;
-mod refused;
 mod selector;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::document;
 use crate::document::texts::ProfileName;
-use crate::document::{Checks, Decimal, schema};
+use crate::document::{Checks, Decimal, Faults, schema};
 use crate::keys::Keys;
 use crate::model::site_restriction::{self, Demand};
 use crate::model::slo::{Class, MAX_MILLIS};
@@ -24,10 +24,12 @@ use crate::model::traits::{self, Traits};
 use crate::pod::Pod;
 use edgeward_kube::selector::Selector;
 
-pub use namespace::{MAX_POLICIES, NamespacePolicies};
-pub use refused::{Instead, Refused};
 use selector::LabelSelector;
 pub use selector::MAX_SELECTOR_BYTES;
+
+/// The most policies of a namespace that are in force. A user who may create policies can create many of them with long
+/// selectors.
+pub const MAX_POLICIES: usize = 100;
 
 /// The annotation, without the SLO prefix, for the sites that a policy allows.
 const POLICY_SITES: &str = "policySites";
@@ -44,7 +46,7 @@ pub struct Policy {
     precedence: i64,
     selector: Selector,
     /// SLO annotations, by name without the prefix.
-    slo: Vec<(&'static str, String)>,
+    slo: Vec<(String, String)>,
 }
 
 impl Policy {
@@ -62,13 +64,10 @@ impl Policy {
                 slo: spec.slo.annotations(checks),
             })
         });
-        read.map_err(|faults| Refused::of(faults, stated))
-    }
-
-    /// The traits that the policy states.
-    pub fn traits(&self) -> Option<Traits> {
-        let text = self.slo.iter().find(|(name, _)| *name == POLICY_TRAITS);
-        text.and_then(|(_, text)| Traits::parse(text))
+        read.map_err(|faults| Refused {
+            faults,
+            instead: Instead::of_restrictions(stated),
+        })
     }
 }
 
@@ -87,7 +86,7 @@ pub struct PolicySpec {
 }
 
 /// The fields of an SLO, as in the annotations `slo.<domain>/…`.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SloDefaults {
     /// Workload class.
@@ -102,10 +101,12 @@ struct SloDefaults {
     offload_allowed: Option<bool>,
     /// The only sites where the pods may run: names (`near, far`) or a selector of site labels
     /// (`region in (eu), tier!=spot`). It applies in addition to the pod's own restriction.
+    #[serde(rename(serialize = "policySites"))]
     #[schemars(length(max = site_restriction::MAX_BYTES), title = site_restriction::ALLOWED)]
     sites: Option<String>,
     /// Traits that the site or node must have: `SecureRuntime, GreenEnergy?, SoftDistanceLimit=20ms`. `?` marks an
     /// optional trait. They apply in addition to the pod's own traits.
+    #[serde(rename(serialize = "policyTraits"))]
     #[schemars(length(max = traits::MAX_BYTES), title = traits::ALLOWED)]
     traits: Option<String>,
     /// The PerformanceProfile that ranks the sites that meet the SLO.
@@ -114,8 +115,9 @@ struct SloDefaults {
 }
 
 impl SloDefaults {
-    /// Converts the defaults to SLO annotations.
-    fn annotations(self, checks: &mut Checks<'_>) -> Vec<(&'static str, String)> {
+    /// Converts the defaults to SLO annotations. Sites and traits have keys of their own, because they apply in addition
+    /// to the pod's.
+    fn annotations(self, checks: &mut Checks<'_>) -> Vec<(String, String)> {
         if let Some(text) = self.sites.as_ref().filter(|text| Demand::parse(text).is_none()) {
             checks.fault(
                 "slo.sites",
@@ -125,22 +127,107 @@ impl SloDefaults {
         if let Some(text) = self.traits.as_ref().filter(|text| Traits::parse(text).is_none()) {
             checks.fault("slo.traits", format_args!("{text:?} is not {}", traits::ALLOWED));
         }
-        let fields = [
-            ("class", Some(self.class.as_str().to_owned())),
-            ("deadlineMs", self.deadline_ms.map(|ms| ms.0.to_string())),
-            ("latencyTargetMs", self.latency_target_ms.map(|ms| ms.0.to_string())),
-            ("priority", self.priority.map(|priority| priority.0.to_string())),
-            (
-                "offloadAllowed",
-                self.offload_allowed.map(|allowed| allowed.to_string()),
-            ),
-            // Sites and traits have keys of their own, because they apply in addition to the pod's.
-            (POLICY_SITES, self.sites),
-            (POLICY_TRAITS, self.traits),
-            ("profile", self.profile),
-        ];
-        let stated = fields.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        stated.collect()
+        let fields = serde_json::to_value(self).unwrap_or_default();
+        let stated = fields
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(_, value)| !value.is_null());
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        stated.map(|(name, value)| (name.clone(), text(value))).collect()
+    }
+}
+
+/// Why a policy does not apply as written, and what applies instead. A policy promises where pods may run, and a slip in a
+/// manifest must not break that promise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// All faults.
+    pub faults: Faults,
+    /// The part or version in force meanwhile; `None` if there is none.
+    pub instead: Option<Instead>,
+}
+
+/// The part or version of a policy in force while its newest version has faults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instead {
+    policy: Arc<Policy>,
+    /// Whether it is the last known version without faults.
+    is_last: bool,
+    /// Describes what applies.
+    pub what: String,
+}
+
+impl Instead {
+    /// The last known version without faults, and its generation.
+    fn last(policy: Policy, generation: Option<i64>) -> Self {
+        Self {
+            policy: Arc::new(policy),
+            is_last: true,
+            what: match generation {
+                Some(generation) => format!("generation {generation}, the last without faults, counts meanwhile"),
+                None => "the last version without faults counts meanwhile".to_owned(),
+            },
+        }
+    }
+
+    /// The sites and traits that a spec with faults states. If these cannot be read, the policy's pods may run nowhere.
+    /// `None` if it states neither, or if its selector cannot be read.
+    ///
+    /// If the precedence cannot be read, it is unknown whether this policy or another applies. The policy then comes first,
+    /// and its pods may run nowhere.
+    fn of_restrictions(spec: &Value) -> Option<Self> {
+        let selector = document::checked("", |checks| {
+            let schema = &SCHEMA["properties"]["selector"];
+            let selector: LabelSelector = schema::read(schema, &spec["selector"], "", checks.faults)?;
+            Some(selector.selector("", checks))
+        });
+        let precedence = match &spec["precedence"] {
+            Value::Null => Some(0),
+            stated => stated.as_i64(),
+        };
+        let mut slo = vec![];
+        for (name, key) in [("sites", POLICY_SITES), ("traits", POLICY_TRAITS)] {
+            let stated = match &spec["slo"] {
+                Value::Object(slo) => slo.get(name).unwrap_or_default(),
+                Value::Null => &Value::Null,
+                _ => &Value::Bool(false),
+            };
+            let is_readable = |text: &&str| match key {
+                POLICY_SITES => Demand::parse(text).is_some(),
+                _ => Traits::parse(text).is_some(),
+            };
+            if !stated.is_null() {
+                // An empty text counts as unreadable.
+                let text = stated.as_str().filter(|text| precedence.is_some() && is_readable(text));
+                slo.push((key.to_owned(), text.unwrap_or_default().to_owned()));
+            }
+        }
+        let what = match slo.iter().any(|(_, text)| text.is_empty()) {
+            true => {
+                "its sites, its traits or its precedence cannot be read, so pods that it selects are refused meanwhile"
+            }
+            false => "of it, its sites and traits alone count meanwhile",
+        };
+        let policy = Policy {
+            precedence: precedence
+                .unwrap_or(MAX_PRECEDENCE)
+                .clamp(-MAX_PRECEDENCE, MAX_PRECEDENCE),
+            selector: selector.ok()?,
+            slo,
+        };
+        (!policy.slo.is_empty()).then(|| Self {
+            policy: Arc::new(policy),
+            is_last: false,
+            what: what.to_owned(),
+        })
+    }
+}
+
+/// Lists the faults.
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.faults.fmt(f)
     }
 }
 
@@ -162,67 +249,99 @@ impl Seen {
     pub fn in_force(&self) -> Option<&Policy> {
         match &self.policy {
             Ok(policy) => Some(policy),
-            Err(refused) => refused.instead().map(Instead::policy),
+            Err(refused) => refused.instead.as_ref().map(|instead| &*instead.policy),
         }
     }
 
     /// This version as the successor of `before`. If this version has faults, the last one without faults continues to
     /// apply.
-    pub fn after(self: Arc<Self>, before: &Self) -> Arc<Self> {
-        let Err(refused) = &self.policy else { return self };
-        let Some(refused) = refused.after(before) else {
+    pub fn after(self, before: &Self) -> Self {
+        let Err(Refused { faults, instead }) = self.policy else {
             return self;
         };
-        Arc::new(Self {
-            policy: Err(refused),
-            ..Self::clone(&self)
-        })
+        let last = match &before.policy {
+            Ok(policy) => Some(Instead::last(policy.clone(), before.generation)),
+            Err(before) => before.instead.clone().filter(|instead| instead.is_last),
+        };
+        let instead = last.or(instead);
+        let policy = Err(Refused { faults, instead });
+        Self { policy, ..self }
+    }
+}
+
+/// The policies of one namespace.
+#[derive(Debug)]
+pub struct NamespacePolicies {
+    /// Policies with a part in force, in the order in which they apply. Only the first [`MAX_POLICIES`] are in force.
+    sorted: Vec<Arc<Seen>>,
+    /// Policies with faults that have no part in force.
+    refused: Vec<Arc<Seen>>,
+}
+
+impl NamespacePolicies {
+    /// Sorts the policies of one namespace.
+    pub fn of(seen: impl IntoIterator<Item = Arc<Seen>>) -> Self {
+        let (mut sorted, refused): (Vec<_>, Vec<_>) = seen.into_iter().partition(|seen| seen.in_force().is_some());
+        let order = |seen: &Seen| Reverse(seen.in_force().map_or(0, |policy| policy.precedence));
+        sorted.sort_by(|a, b| (order(a), &a.name).cmp(&(order(b), &b.name)));
+        Self { sorted, refused }
+    }
+
+    /// All policies, in no particular order.
+    pub fn seen(&self) -> impl Iterator<Item = &Arc<Seen>> {
+        self.sorted.iter().chain(&self.refused)
+    }
+
+    /// Policies that are not in force because [`MAX_POLICIES`] others come first.
+    pub fn beyond(&self) -> &[Arc<Seen>] {
+        self.sorted.get(MAX_POLICIES..).unwrap_or_default()
+    }
+
+    /// The policies in force. The first that selects a pod applies to it.
+    fn in_force(&self) -> impl Iterator<Item = &Policy> {
+        self.sorted.iter().take(MAX_POLICIES).filter_map(|seen| seen.in_force())
     }
 }
 
 /// All policies, as an immutable value that reviews read without waiting.
-#[derive(Debug, Default, Clone)]
-pub struct Policies(BTreeMap<Arc<str>, Arc<NamespacePolicies>>);
+#[derive(Debug, Default)]
+pub struct Policies {
+    /// The policies of each namespace that has any.
+    pub by_namespace: BTreeMap<String, NamespacePolicies>,
+}
 
 impl Policies {
-    /// Groups these policies by namespace. Cost: [`NamespacePolicies::of`] for each namespace.
+    /// Groups these policies by namespace. Cost: a sort for each namespace.
     pub fn of(seen: impl IntoIterator<Item = Arc<Seen>>) -> Self {
-        let mut by_namespace = BTreeMap::<Arc<str>, Vec<_>>::new();
+        let mut by_namespace = BTreeMap::<String, Vec<_>>::new();
         for seen in seen {
-            by_namespace.entry((*seen.namespace).into()).or_default().push(seen);
+            by_namespace.entry(seen.namespace.clone()).or_default().push(seen);
         }
-        let mut policies = Self::default();
-        for (namespace, seen) in by_namespace {
-            policies.replace(namespace, NamespacePolicies::of(seen));
-        }
-        policies
-    }
-
-    /// Replaces the policies of this namespace.
-    pub fn replace(&mut self, namespace: Arc<str>, policies: NamespacePolicies) {
-        if policies.seen().next().is_some() {
-            self.0.insert(namespace, Arc::new(policies));
-        } else {
-            self.0.remove(&namespace);
-        }
-    }
-
-    /// The policies of each namespace, sorted by namespace.
-    pub fn by_namespace(&self) -> &BTreeMap<Arc<str>, Arc<NamespacePolicies>> {
-        &self.0
+        let sorted = by_namespace.into_iter();
+        let by_namespace = sorted
+            .map(|(namespace, seen)| (namespace, NamespacePolicies::of(seen)))
+            .collect();
+        Self { by_namespace }
     }
 
     /// The number of policies in force.
     pub fn in_force(&self) -> usize {
-        self.0.values().map(|policies| policies.in_force.len()).sum()
+        self.by_namespace
+            .values()
+            .map(|policies| policies.in_force().count())
+            .sum()
     }
 
     /// Gives the pod the SLO of the policy that applies to it, for everything that the pod does not state itself. The
-    /// policy's sites and traits apply in addition to the pod's own. Without a policy, the pod is unchanged. Cost: a
-    /// comparison with each policy of the namespace up to the match.
+    /// policy's sites and traits apply in addition to the pod's own. Without a policy, the pod is unchanged. If a label key
+    /// occurs several times, its last value counts. Cost: a comparison with each policy of the namespace up to the match.
     pub fn apply(&self, pod: &mut Pod<'_>, namespace: &str, keys: &Keys) {
-        let Some(policies) = self.0.get(namespace) else { return };
-        if let Some(policy) = policies.select(pod.labels()) {
+        let Some(policies) = self.by_namespace.get(namespace) else {
+            return;
+        };
+        let labels: BTreeMap<_, _> = pod.labels().collect();
+        let selects = |policy: &&Policy| policy.selector.matches(|key| labels.get(key).copied());
+        if let Some(policy) = policies.in_force().find(selects) {
             let annotations = policy.slo.iter();
             let annotations = annotations.map(|(name, value)| (format!("{}{name}", keys.slo_prefix), value.clone()));
             pod.inherit(annotations, keys);

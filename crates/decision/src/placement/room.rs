@@ -7,11 +7,11 @@ use crate::config::Config;
 use crate::model::queue_claims::{QueueClaim, QueueClaims};
 use crate::model::snapshot::{Free, Site, Snapshot};
 use crate::model::workload::{QueueKey, Workload};
-use crate::placement::headroom::Headroom;
 use crate::placement::ledger::{Charge, Ledger, Reservation};
 use crate::placement::score::{SCORED, best_node};
-use edgeward_kube::node::{Node, Share};
+use edgeward_kube::node::{Node, Placeholder, Share};
 use edgeward_kube::resources::Amounts;
+use edgeward_kube::units::Micros;
 
 /// The snapshot together with everything reserved or claimed since, as one pod finds it. A verdict borrows only from the
 /// snapshot, so the ledger's lock need not outlive the decision.
@@ -126,7 +126,7 @@ impl<'s> Room<'s, '_> {
     /// taints, labels or readiness.
     pub fn fits(&self, request: &Amounts, node: &Node) -> bool {
         // If most nodes are full, a decision spends its time here.
-        let is_full = node.pods >= node.slots || !request.fits(&node.allocatable, &node.used);
+        let is_full = node.charges.pods >= node.slots || !request.fits(&node.allocatable, &node.charges.used);
         if is_full && self.headroom.is_none() {
             return false;
         }
@@ -283,6 +283,48 @@ impl<'s> Room<'s, '_> {
     }
 }
 
+/// Headroom is room that placeholder pods keep free for other pods ("Headroom" in docs/guide/decide.md). kube-scheduler
+/// evicts placeholders for a pod of higher priority that fits nowhere else. This selects the placeholders that make room
+/// for a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Headroom {
+    /// Selects placeholders with a lower `spec.priority` than this.
+    below: i32,
+    /// Selects placeholders whose termination grace period is at most this.
+    grace: Micros,
+}
+
+impl Headroom {
+    /// Selects the placeholders that make room for this pod; `None` if none can. They must be gone within the time that the
+    /// pod may wait for terminating pods.
+    pub fn of(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> Option<Self> {
+        if !snapshot.has_placeholders {
+            return None;
+        }
+        let class = workload.intent.as_ref()?.slo.class;
+        let below = config.headroom_below.0;
+        (workload.may_preempt && workload.priority >= below).then(|| Self {
+            below,
+            grace: config.gating.wait_for_terminating[class],
+        })
+    }
+
+    /// Whether this placeholder makes room for the pod.
+    pub fn covers(self, placeholder: Placeholder) -> bool {
+        placeholder.priority < self.below && placeholder.grace <= self.grace
+    }
+
+    /// The share of `node` that the selected placeholders take; `None` if there are none, which costs nothing to find out.
+    pub fn on(self, node: &Node) -> Option<Share> {
+        let mut covered = node.charges.placeholders.iter().filter(|(kind, _)| self.covers(*kind));
+        let (_, first) = covered.next()?;
+        Some(covered.fold(first.clone(), |mut sum, (_, share)| {
+            sum.add(share);
+            sum
+        }))
+    }
+}
+
 /// Whether `request` fits on `node` if `taken` is in use: a free pod slot, and enough of every requested resource.
 pub(super) fn fits_beside(request: &Amounts, node: &Node, taken: &Taken<'_>) -> bool {
     taken.pods < node.slots && request.fits(&node.allocatable, &taken.amounts)
@@ -291,7 +333,7 @@ pub(super) fn fits_beside(request: &Amounts, node: &Node, taken: &Taken<'_>) -> 
 /// Resources and pod slots that all pods take from `node`, placeholders included.
 pub(super) fn all_of(node: &Node) -> Taken<'_> {
     Taken {
-        amounts: Cow::Borrowed(&node.used),
-        pods: node.pods,
+        amounts: Cow::Borrowed(&node.charges.used),
+        pods: node.charges.pods,
     }
 }

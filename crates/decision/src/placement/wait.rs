@@ -4,7 +4,7 @@
 use crate::model::workload::Workload;
 use crate::placement::room::{Room, all_of, fits_beside};
 use crate::placement::verdict::Assessment;
-use edgeward_kube::node::{Node, Terminating};
+use edgeward_kube::node::{Node, Share, Termination};
 use edgeward_kube::units::{Micros, Now};
 
 /// Whether kube-scheduler could make room for the pod on a usable node by evicting pods of lower priority. A reservation of
@@ -16,10 +16,11 @@ pub(super) fn could_preempt(workload: &Workload<'_>, found: &Assessment<'_>, roo
 fn could_preempt_on(workload: &Workload<'_>, node: &Node, room: &Room<'_, '_>) -> bool {
     let is_lower = |priority: i32| priority < workload.priority;
     let mut kept = all_of(node);
-    for (_, lower) in node.by_priority.iter().filter(|(priority, _)| is_lower(*priority)) {
+    let by_priority = node.charges.by_priority.iter();
+    for (_, lower) in by_priority.filter(|(priority, _)| is_lower(*priority)) {
         kept.remove(&lower.amounts, lower.pods);
     }
-    let mut evicts = kept.pods < node.pods;
+    let mut evicts = kept.pods < node.charges.pods;
     for (reservation, times) in room.charges(node) {
         if is_lower(reservation.priority) {
             evicts = true;
@@ -45,40 +46,25 @@ pub(super) fn node_after_terminating<'s>(
     now: Now,
 ) -> Option<&'s Node> {
     let is_headroom = |placeholder| room.headroom.is_some_and(|headroom| headroom.covers(placeholder));
-    let is_counted = |pods: &&Terminating| {
-        let termination = pods.termination;
+    let is_counted = |(termination, _): &&(Termination, Share)| {
         termination.is_soon(wait, now) && !termination.placeholder.is_some_and(is_headroom)
     };
     let fits_after = |node: &&Node| {
-        let mut terminating = node.terminating.iter().filter(is_counted).peekable();
+        let mut terminating = node.charges.terminating.iter().filter(is_counted).peekable();
         if terminating.peek().is_none() {
             return false;
         }
         let mut taken = room.taken(node);
-        for leaving in terminating {
-            taken.remove(&leaving.share.amounts, leaving.share.pods);
+        for (_, leaving) in terminating {
+            taken.remove(&leaving.amounts, leaving.pods);
         }
         fits_beside(&workload.request, node, &taken)
     };
     found.usable.iter().copied().find(fits_after)
 }
 
-/// The usable node that comes closest to having room for the pod, among nodes that are not `is_claimed`. Returned with the
-/// largest missing share of any resource, in millionths. Ties go to the first by name. Cost: a pass over the usable nodes.
-pub(super) fn nearest_node<'s>(
-    workload: &Workload<'_>,
-    found: &Assessment<'s>,
-    room: &Room<'s, '_>,
-    is_claimed: impl Fn(&Node) -> bool,
-) -> Option<(i64, &'s Node)> {
-    let is_kept_from = |node: &Node| workload.request.is_kept_from(&room.taken(node).amounts);
-    let nodes = found.usable.iter().copied();
-    let nodes = nodes.filter(|node| !is_claimed(node) && !is_kept_from(node));
-    let missing = nodes.map(|node| (missing_fraction(workload, node, room), node));
-    missing.min_by(|(a, one), (b, other)| a.cmp(b).then(one.name.cmp(&other.name)))
-}
-
-fn missing_fraction(workload: &Workload<'_>, node: &Node, room: &Room<'_, '_>) -> i64 {
+/// The largest share of any resource that the node lacks for the pod, in millionths.
+pub(super) fn missing_fraction(workload: &Workload<'_>, node: &Node, room: &Room<'_, '_>) -> i64 {
     let taken = room.taken(node);
     let share = |request: i64, total: i64, used: i64| {
         let missing = i128::from(request) + i128::from(used) - i128::from(total);

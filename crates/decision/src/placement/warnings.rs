@@ -27,7 +27,13 @@ pub(super) fn warnings(
         _ => {}
     }
     if let Some(chosen) = chosen {
-        warnings.extend(of_site(case, chosen));
+        if chosen.standing() == Standing::Away {
+            warnings.push(format!("placed on a site that cannot be used now: {}", refusal(chosen)));
+        }
+        let left_behind: Vec<_> = case.workload.left_behind.iter().map(|field| field.as_str()).collect();
+        if chosen.site.definition.is_of_liqo() && !left_behind.is_empty() {
+            warnings.push(format!("Liqo does not take along: {}", left_behind.join(", ")));
+        }
     }
     warnings.extend(missing_traits(case, sites));
     let limit = case.config.gating.limits[case.slo().class];
@@ -72,20 +78,6 @@ fn edge_missing(sites: &[Assessment<'_>]) -> String {
     let labels = edge.flat_map(|edge| edge.site.definition.selector());
     let labels: Vec<_> = labels.map(|(key, value)| format!("{key}={value}")).collect();
     format!("not placed: no node carries the edge label {}", labels.join(","))
-}
-
-/// Warnings that the chosen site is `Away`, and that Liqo drops fields of the pod there.
-fn of_site(case: &Case<'_, '_>, chosen: &Assessment<'_>) -> Vec<String> {
-    let mut warnings = vec![];
-    if chosen.standing() == Standing::Away {
-        warnings.push(format!("placed on a site that cannot be used now: {}", refusal(chosen)));
-    }
-    let left_behind = &case.workload.left_behind;
-    if chosen.site.definition.is_of_liqo() && !left_behind.is_empty() {
-        let fields: Vec<_> = left_behind.iter().map(|field| field.as_str()).collect();
-        warnings.push(format!("Liqo does not take along: {}", fields.join(", ")));
-    }
-    warnings
 }
 
 fn missing_traits(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> Option<String> {

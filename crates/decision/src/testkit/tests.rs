@@ -91,7 +91,7 @@ fn every_fault_is_named_with_its_path() {
             "map" => map::read(&serde_json::from_value(document.clone()).unwrap(), parse).map(drop),
             "policy" => Policy::read(&json!({"spec": document}))
                 .map(drop)
-                .map_err(|refused| refused.faults().clone()),
+                .map_err(|refused| refused.faults.clone()),
             _ => fleet_file::read(&document, &Config::default(), NOW.moment).map(drop),
         };
         let found: Vec<_> = read.unwrap_err().0.iter().map(ToString::to_string).collect();

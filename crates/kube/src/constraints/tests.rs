@@ -1,13 +1,20 @@
+use serde_json::{Value, json};
+
 use super::*;
 
-fn on_label(key: &'static str, operator: &'static str, values: &[&'static str]) -> Requirement<'static> {
-    let values = values.iter().map(|&v| Cow::Borrowed(v)).collect();
-    Requirement::on_label(key.into(), operator.into(), values)
+fn requirement(key: &str, operator: &str, values: &[&str]) -> Requirement {
+    Requirement {
+        key: key.to_owned(),
+        operator: operator.to_owned(),
+        values: values.iter().map(ToString::to_string).collect(),
+    }
 }
 
-fn on_name(operator: &'static str, values: &[&'static str]) -> Requirement<'static> {
-    let values = values.iter().map(|&v| Cow::Borrowed(v)).collect();
-    Requirement::on_field("metadata.name".into(), operator.into(), values)
+/// Whether a node with these labels and the name `n1` is selected by one term.
+fn selects(expressions: Vec<Requirement>, fields: Vec<Requirement>) -> bool {
+    let node_selector_terms = vec![Term { expressions, fields }];
+    let terms = NodeSelector { node_selector_terms }.terms();
+    terms.iter().any(|term| term.matches("n1", &labels()))
 }
 
 fn labels() -> Labels {
@@ -23,91 +30,89 @@ fn labels() -> Labels {
 
 #[test]
 fn operators_match_as_in_kube_scheduler() {
-    for (requirement, expected) in [
-        (on_label("zone", "In", &["a", "b"]), true),
-        (on_label("zone", "In", &["b"]), false),
-        (on_label("absent", "In", &["a"]), false),
-        (on_label("zone", "NotIn", &["b"]), true),
-        (on_label("zone", "NotIn", &["a"]), false),
-        (on_label("absent", "NotIn", &["a"]), true),
-        (on_label("zone", "Exists", &[]), true),
-        (on_label("absent", "Exists", &[]), false),
-        (on_label("zone", "DoesNotExist", &[]), false),
-        (on_label("absent", "DoesNotExist", &[]), true),
-        (on_label("cores", "Gt", &["7"]), true),
-        (on_label("cores", "Gt", &["8"]), false),
-        (on_label("cores", "Lt", &["9"]), true),
-        (on_label("cores", "Lt", &["8"]), false),
-        (on_label("zone", "Gt", &["1"]), false),
-        (on_label("absent", "Lt", &["1"]), false),
-        (on_label("empty", "In", &[""]), true),
-        (on_label("rack.example.com/row", "In", &["r-1"]), true),
+    for (stated, expected) in [
+        (requirement("zone", "In", &["a", "b"]), true),
+        (requirement("zone", "In", &["b"]), false),
+        (requirement("absent", "In", &["a"]), false),
+        (requirement("zone", "NotIn", &["b"]), true),
+        (requirement("zone", "NotIn", &["a"]), false),
+        (requirement("absent", "NotIn", &["a"]), true),
+        (requirement("zone", "Exists", &[]), true),
+        (requirement("absent", "Exists", &[]), false),
+        (requirement("zone", "DoesNotExist", &[]), false),
+        (requirement("absent", "DoesNotExist", &[]), true),
+        (requirement("cores", "Gt", &["7"]), true),
+        (requirement("cores", "Gt", &["8"]), false),
+        (requirement("cores", "Lt", &["9"]), true),
+        (requirement("cores", "Lt", &["8"]), false),
+        (requirement("zone", "Gt", &["1"]), false),
+        (requirement("absent", "Lt", &["1"]), false),
+        (requirement("empty", "In", &[""]), true),
+        (requirement("rack.example.com/row", "In", &["r-1"]), true),
     ] {
-        assert_eq!(requirement.matches_label(&labels()), expected, "{requirement:?}");
+        assert_eq!(selects(vec![stated.clone()], vec![]), expected, "{stated:?}");
     }
 }
 
 #[test]
 fn unparsable_requirement_matches_nothing() {
-    for requirement in [
-        on_label("zone", "In", &[]),
-        on_label("absent", "NotIn", &[]),
-        on_label("zone", "Exists", &["a"]),
-        on_label("absent", "DoesNotExist", &["a"]),
-        on_label("cores", "Gt", &["1", "2"]),
-        on_label("cores", "Gt", &["x"]),
+    for stated in [
+        requirement("zone", "In", &[]),
+        requirement("absent", "NotIn", &[]),
+        requirement("zone", "Exists", &["a"]),
+        requirement("absent", "DoesNotExist", &["a"]),
+        requirement("cores", "Gt", &["1", "2"]),
+        requirement("cores", "Gt", &["x"]),
         // An integer, but not a valid label value. kube-scheduler's parser refuses it.
-        on_label("cores", "Gt", &["-1"]),
-        on_label("cores", "Gt", &["+1"]),
-        on_label("absent", "NotIn", &["not a label value"]),
-        on_label("Bad_Prefix/x", "DoesNotExist", &[]),
-        on_label("absent", "in", &["a"]),
+        requirement("cores", "Gt", &["-1"]),
+        requirement("cores", "Gt", &["+1"]),
+        requirement("absent", "NotIn", &["not a label value"]),
+        requirement("Bad_Prefix/x", "DoesNotExist", &[]),
+        requirement("absent", "in", &["a"]),
     ] {
-        assert!(!requirement.matches_label(&labels()), "{requirement:?}");
+        assert!(!selects(vec![stated.clone()], vec![]), "{stated:?}");
     }
 }
 
 #[test]
 fn fields_take_exactly_one_value() {
-    assert!(on_name("In", &["n1"]).matches_field("n1"));
-    assert!(!on_name("In", &["n2"]).matches_field("n1"));
-    assert!(on_name("NotIn", &["n2"]).matches_field("n1"));
-    assert!(!on_name("NotIn", &["n1"]).matches_field("n1"));
-    assert!(!on_name("In", &["n1", "n2"]).matches_field("n1"));
-    assert!(!on_name("NotIn", &["n2", "n3"]).matches_field("n1"));
-    assert!(!on_name("Exists", &[]).matches_field("n1"));
+    let is_named = |operator, values: &[&str]| selects(vec![], vec![requirement("metadata.name", operator, values)]);
+    assert!(is_named("In", &["n1"]));
+    assert!(!is_named("In", &["n2"]));
+    assert!(is_named("NotIn", &["n2"]));
+    assert!(!is_named("NotIn", &["n1"]));
+    assert!(!is_named("In", &["n1", "n2"]));
+    assert!(!is_named("NotIn", &["n2", "n3"]));
+    assert!(!is_named("Exists", &[]));
 }
 
 #[test]
 fn terms_are_alternatives_and_an_empty_one_matches_nothing() {
-    let term = |expressions, fields| Term { expressions, fields };
-    let constraints = |terms| NodeConstraints {
-        selector: vec![],
-        affinity: Some(terms),
-        volumes: vec![],
+    let zone = |zone| json!({"key": "zone", "operator": "In", "values": [zone]});
+    let name = json!({"key": "metadata.name", "operator": "In", "values": ["n1"]});
+    let wrong = json!({"matchExpressions": [zone("b")], "matchFields": null});
+    let both = json!({"matchExpressions": [zone("a")], "matchFields": [name]});
+    let allows = |terms: Value, node: &str| {
+        let selector: NodeSelector = serde_json::from_value(json!({"nodeSelectorTerms": terms})).unwrap();
+        let constraints = NodeConstraints {
+            affinity: Some(selector.terms()),
+            ..NodeConstraints::default()
+        };
+        constraints.allow(node, &labels())
     };
-    let wrong = || term(vec![on_label("zone", "In", &["b"])], vec![]);
-    let both = || term(vec![on_label("zone", "In", &["a"])], vec![on_name("In", &["n1"])]);
-
-    assert!(constraints(vec![wrong(), both()]).allow("n1", &labels()));
-    assert!(!constraints(vec![wrong(), both()]).allow("n2", &labels()));
-    assert!(!constraints(vec![Term::default()]).allow("n1", &labels()));
-    assert!(!constraints(vec![]).allow("n1", &labels()));
+    assert!(allows(json!([wrong, both]), "n1"));
+    assert!(!allows(json!([wrong, both]), "n2"));
+    assert!(!allows(json!([{}]), "n1"));
+    assert!(!allows(json!([]), "n1"));
     assert!(NodeConstraints::default().allow("n1", &labels()));
 }
 
-fn toleration(
-    key: &'static str,
-    operator: &'static str,
-    value: &'static str,
-    effect: &'static str,
-    seconds: Option<i64>,
-) -> Toleration<'static> {
+fn toleration(key: &str, operator: &str, value: &str, effect: &str, seconds: Option<i64>) -> Toleration {
     Toleration {
-        key: key.into(),
-        operator: operator.into(),
-        value: value.into(),
-        effect: effect.into(),
+        key: key.to_owned(),
+        operator: operator.to_owned(),
+        value: value.to_owned(),
+        effect: effect.to_owned(),
         seconds,
     }
 }

@@ -5,10 +5,9 @@ use serde_json::Error;
 
 use crate::constraints::{DECLARED, Taint};
 use crate::excerpt::{LONGEST_NAME, excerpt};
-use crate::node::Node;
+use crate::node::{Node, NodeState, Profiled};
 use crate::pod::{Condition, Metadata, Text};
 use crate::resources::ResourceList;
-use crate::units::Quantity;
 
 /// Reads a node from its JSON text, without the pods on it. Cost: one pass, which skips every field that is not needed.
 ///
@@ -36,33 +35,29 @@ pub fn from_json(json: &str) -> Result<Node, Error> {
         return Err(Error::custom(format_args!("it has {count} {what}, more than {most}")));
     }
     let ready = |condition: &Condition<'_>| condition.kind == "Ready" && condition.status == "True";
-    let taint = |taint: Fields<'_>| Taint {
-        key: (*taint.key).into(),
-        value: (*taint.value).into(),
-        effect: (*taint.effect).into(),
-    };
+    let stated = labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
     let features = status.declared_features.iter().flatten().take(MAX_LABELS);
     let features = features.map(|feature| {
-        (
-            excerpt(format_args!("{DECLARED}{}", &**feature), LONGEST_NAME).into(),
-            "".into(),
-        )
+        let key = excerpt(format_args!("{DECLARED}{}", &**feature), LONGEST_NAME);
+        (key, String::new())
     });
     let annotations = node.metadata.annotations.unwrap_or_default();
+    let numbers = annotations.iter().filter(|(_, value)| is_number(value));
     Ok(Node {
         name: (*node.metadata.name).into(),
-        labels: labels.cows().chain(features).collect(),
-        annotations: annotations
-            .iter()
-            .filter(|(_, value)| is_number(value))
-            .take(MAX_ANNOTATIONS)
-            .collect(),
-        addresses: addresses(status.addresses.as_deref().unwrap_or_default()),
-        taints: taints.into_iter().map(taint).collect(),
+        labels: stated.chain(features).collect(),
+        profiled: Profiled {
+            annotations: numbers.take(MAX_ANNOTATIONS).collect(),
+            addresses: addresses(status.addresses.as_deref().unwrap_or_default()),
+        },
+        state: NodeState {
+            taints,
+            cordoned: spec.unschedulable.unwrap_or(false),
+            ready: status.conditions.iter().flatten().any(ready),
+            young_until: None,
+        },
         allocatable: amounts,
-        slots: allocatable.get("pods").map_or(0, Quantity::units),
-        cordoned: spec.unschedulable.unwrap_or(false),
-        ready: status.conditions.iter().flatten().any(ready),
+        slots: allocatable.0.get("pods").map_or(0, |pods| pods.units()),
         ..Node::default()
     })
 }
@@ -71,24 +66,14 @@ pub fn from_json(json: &str) -> Result<Node, Error> {
 struct Wire<'a> {
     #[serde(borrow)]
     metadata: Metadata<'a>,
-    spec: Option<Spec<'a>>,
+    spec: Option<Spec>,
     status: Option<Status<'a>>,
 }
 
 #[derive(Default, serde::Deserialize)]
-struct Spec<'a> {
-    #[serde(borrow)]
-    taints: Option<Vec<Fields<'a>>>,
+struct Spec {
+    taints: Option<Vec<Taint>>,
     unschedulable: Option<bool>,
-}
-
-/// A taint, with fields that edgeward does not read.
-#[derive(serde::Deserialize)]
-struct Fields<'a> {
-    #[serde(borrow)]
-    key: Text<'a>,
-    value: Text<'a>,
-    effect: Text<'a>,
 }
 
 #[derive(Default, serde::Deserialize)]
@@ -168,9 +153,13 @@ mod tests {
             (3920, 1 << 30, 110)
         );
         assert_eq!(node.allocatable.scalar("example.com/gpu"), 1);
-        assert!(node.cordoned && node.ready);
+        assert!(node.state.cordoned && node.state.ready);
         assert_eq!(
-            (&*node.taints[0].key, &*node.taints[0].value, &*node.taints[0].effect),
+            (
+                &*node.state.taints[0].key,
+                &*node.state.taints[0].value,
+                &*node.state.taints[0].effect
+            ),
             ("k", "", "NoExecute")
         );
     }
@@ -183,8 +172,14 @@ mod tests {
                                          {"type": "InternalIP", "address": "fd00::1"}, {"type": "ExternalIP", "address": "1.2.3.4"}]}}"#,
         )
         .unwrap();
-        assert_eq!(node.annotations.iter().collect::<Vec<_>>(), [("watts", "12.5")]);
-        assert_eq!(node.addresses, ["e1.lan", "10.0.0.1", "fd00::1"].map(Box::from));
+        assert_eq!(
+            node.profiled.annotations.iter().collect::<Vec<_>>(),
+            [("watts", "12.5")]
+        );
+        assert_eq!(
+            node.profiled.addresses,
+            ["e1.lan", "10.0.0.1", "fd00::1"].map(Box::from)
+        );
     }
 
     #[test]
@@ -203,7 +198,7 @@ mod tests {
             from_json(&node.to_string()).map_err(|error| error.to_string())
         };
         let node = read(MAX_LABELS, MAX_TAINTS, MAX_RESOURCES).unwrap();
-        assert_eq!(node.addresses, vec![Box::from("10.0.0.1"); MAX_ADDRESSES]);
+        assert_eq!(node.profiled.addresses, vec![Box::from("10.0.0.1"); MAX_ADDRESSES]);
         assert_eq!(read(501, 0, 0).unwrap_err(), "it has 501 labels, more than 500");
         assert_eq!(read(0, 101, 0).unwrap_err(), "it has 101 taints, more than 100");
         let kept = read(0, 0, MAX_RESOURCES + 1).unwrap().allocatable.scalars;
@@ -213,7 +208,7 @@ mod tests {
     #[test]
     fn node_without_status_takes_no_pods() {
         let node = from_json(r#"{"metadata": {"name": "new"}, "spec": null}"#).unwrap();
-        assert!(!node.ready);
+        assert!(!node.state.ready);
         assert_eq!(node.slots, 0);
         assert!(from_json(r#"{"metadata": {}}"#).is_err());
     }

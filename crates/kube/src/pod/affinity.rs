@@ -4,9 +4,9 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde::Deserialize;
 
-use crate::constraints::{HOSTNAME, is_label_key};
+use crate::constraints::{HOSTNAME, Requirement, is_label_key};
 use crate::pod::Pod;
-use crate::pod::fields::{NodeSelectorRequirement, StringMap, Text};
+use crate::pod::fields::{StringMap, Text};
 use crate::pod_affinity::AffinityTerm as Near;
 use crate::resources::{Amounts, Apart};
 use crate::selector::{Expression, Operator, Selector};
@@ -38,7 +38,7 @@ pub struct AffinityTerm<'a> {
 struct LabelSelector<'a> {
     #[serde(borrow)]
     match_labels: Option<StringMap<'a>>,
-    match_expressions: Option<Vec<NodeSelectorRequirement<'a>>>,
+    match_expressions: Option<Vec<Requirement>>,
 }
 
 impl Pod<'_> {
@@ -143,12 +143,7 @@ impl LabelSelector<'_> {
         let labels = self.match_labels.iter().flat_map(StringMap::iter);
         let labels = labels.map(|(key, value)| Some((key.into(), Operator::In, vec![value.into()])));
         let requirements = self.match_expressions.iter().flatten().map(|requirement| {
-            let mut values: Vec<Box<str>> = requirement
-                .values
-                .iter()
-                .flatten()
-                .map(|value| (&**value).into())
-                .collect();
+            let mut values: Vec<_> = requirement.values.iter().map(|value| Box::from(&**value)).collect();
             values.sort_unstable();
             values.dedup();
             Some((

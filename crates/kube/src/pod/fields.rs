@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::constraints::Toleration;
+use crate::constraints::{NodeSelector, Toleration};
 use crate::pod::affinity::AffinityTerm;
 use crate::resources::ResourceList;
 use crate::units::Quantity;
@@ -51,7 +51,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// Key of a map. It is never missing. It borrows like [`Text`].
+/// Key of a map. It is never missing, and the path of a fault names it. It borrows like [`Text`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(transparent)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -81,19 +81,13 @@ impl<'a> StringMap<'a> {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (&*key.0, &**value))
     }
-
-    /// Iterates over keys and values, borrowed from the document if possible.
-    pub fn cows(&self) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> {
-        self.0.iter().map(|(key, value)| (key.0.clone(), value.0.clone()))
-    }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for ResourceList<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let quantities = BTreeMap::<Key<'a>, Option<Quantity>>::deserialize(deserializer)?.into_iter();
-        Ok(quantities
-            .map(|(name, quantity)| (name.0, quantity.unwrap_or_default()))
-            .collect())
+        let quantities = quantities.map(|(name, quantity)| (name.0, quantity.unwrap_or_default()));
+        Ok(Self(quantities.collect()))
     }
 }
 
@@ -198,7 +192,7 @@ pub struct Spec<'a> {
 pub struct Constraints<'a> {
     pub node_selector: Option<StringMap<'a>>,
     pub affinity: Option<Affinity<'a>>,
-    pub tolerations: Option<Vec<WireToleration<'a>>>,
+    pub tolerations: Option<Vec<Toleration>>,
 }
 
 impl Spec<'_> {
@@ -288,8 +282,8 @@ impl<'a> Resources<'a> {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Affinity<'a> {
+    pub node_affinity: Option<Required<NodeSelector>>,
     #[serde(borrow)]
-    pub node_affinity: Option<Required<NodeSelector<'a>>>,
     pub pod_affinity: Option<Required<Vec<AffinityTerm<'a>>>>,
     pub pod_anti_affinity: Option<Required<Vec<AffinityTerm<'a>>>>,
 }
@@ -299,29 +293,6 @@ pub struct Affinity<'a> {
 pub struct Required<T> {
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
     pub required: Option<T>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeSelector<'a> {
-    #[serde(borrow)]
-    pub node_selector_terms: Option<Vec<NodeSelectorTerm<'a>>>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeSelectorTerm<'a> {
-    #[serde(borrow)]
-    pub match_expressions: Option<Vec<NodeSelectorRequirement<'a>>>,
-    pub match_fields: Option<Vec<NodeSelectorRequirement<'a>>>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-pub struct NodeSelectorRequirement<'a> {
-    #[serde(borrow)]
-    pub key: Text<'a>,
-    pub operator: Text<'a>,
-    pub values: Option<Vec<Text<'a>>>,
 }
 
 /// Status of a pod that exists.
@@ -355,29 +326,6 @@ pub struct ContainerStatus<'a> {
     pub state: Option<&'a RawValue>,
     pub resources: Option<Resources<'a>>,
     pub allocated_resources: Option<ResourceList<'a>>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct WireToleration<'a> {
-    #[serde(borrow)]
-    key: Text<'a>,
-    operator: Text<'a>,
-    value: Text<'a>,
-    effect: Text<'a>,
-    toleration_seconds: Option<i64>,
-}
-
-impl<'a> WireToleration<'a> {
-    pub(crate) fn toleration(&self) -> Toleration<'a> {
-        Toleration {
-            key: self.key.0.clone(),
-            operator: self.operator.0.clone(),
-            value: self.value.0.clone(),
-            effect: self.effect.0.clone(),
-            seconds: self.toleration_seconds,
-        }
-    }
 }
 
 #[derive(Debug, Clone, Deserialize)]

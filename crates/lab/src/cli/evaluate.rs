@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 
-use anyhow::Context as _;
 use anyhow::{Result, bail};
 use edgeward_lab::gym::{Baseline, Protocol, Settings, report};
 
@@ -46,12 +45,13 @@ struct Trained {
     /// training
     // With `--env`, clap waives the required `--checkpoint`, because the two conflict. So each option states its own
     // conflict.
-    #[arg(long, value_delimiter = ',', value_parser = super::train::clusters, allow_hyphen_values = true)]
+    #[arg(long, value_delimiter = ',', value_parser = clusters, allow_hyphen_values = true)]
     #[arg(requires = "checkpoints", conflicts_with = "env")]
     clusters: Vec<usize>,
-    /// Write the rewards over the number of clusters to this file, as SVG
-    #[arg(long, value_name = "FILE", requires = "clusters", conflicts_with = "env")]
-    figure: Option<std::path::PathBuf>,
+}
+
+fn clusters(text: &str) -> Result<usize, String> {
+    whole(1..=Settings::MAX_CLUSTERS as u64)(text).map(|clusters| clusters as usize)
 }
 
 impl Evaluate {
@@ -77,14 +77,11 @@ impl Evaluate {
     }
 
     fn run_trained(self) -> Result<()> {
-        use edgeward_lab::learning::{Policy, Trial, have_one_figure, json, over_clusters, tables};
+        use edgeward_lab::learning::{Policy, Trial, json, tables};
         are_distinct("--clusters", &self.trained.clusters)?;
         super::train::on_one_thread()?;
         let policies = self.trained.checkpoints.iter().map(|folder| Policy::load(folder));
         let mut policies = policies.collect::<Result<Vec<_>>>()?;
-        if self.trained.figure.is_some() {
-            have_one_figure(&policies).context("--figure")?;
-        }
         let trial = Trial {
             clusters: self.trained.clusters,
             seeds: self.seeds,
@@ -96,11 +93,7 @@ impl Evaluate {
         print(&match self.output {
             Output::Table => tables(&sections),
             Output::Json => format!("{:#}\n", json(&sections)),
-        })?;
-        if let Some(path) = &self.trained.figure {
-            std::fs::write(path, over_clusters(&sections)).with_context(|| format!("--figure {}", path.display()))?;
-        }
-        Ok(())
+        })
     }
 }
 

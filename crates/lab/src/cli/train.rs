@@ -3,14 +3,13 @@
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, bail};
-use edgeward_lab::gym::{Mode, Observation, RewardKind, Settings, Summary};
+use edgeward_lab::gym::{Settings, Summary};
 use edgeward_lab::learning::{Algorithm, Plan, Training, learning_curve};
 
-use super::{note, whole};
+use super::{note, set_by_sigint, whole};
 
 /// Trains a network that places requests, in the environment of `evaluate`
 #[derive(Debug, clap::Args)]
@@ -18,24 +17,9 @@ pub(super) struct Train {
     /// Algorithm: deepsets-ppo, deepsets-dqn, mlp-maskable-ppo or mlp-a2c
     #[arg(long = "algo", value_name = "ALGORITHM", value_parser = Algorithm::parse, required_unless_present = "resume")]
     algorithm: Option<Algorithm>,
-    /// Reward of a step: latency, cost, naive, risk or binpack
-    #[arg(long, value_parser = RewardKind::parse, default_value = "latency")]
-    reward: RewardKind,
-    /// How long requests run: instant, as in the published code, or stay, as in the paper
-    #[arg(long, value_parser = Mode::parse, default_value = "instant")]
-    mode: Mode,
-    /// What the agent observes: stale, as in the published code, or fresh
-    #[arg(long, value_parser = Observation::parse, default_value = "stale")]
-    observation: Observation,
-    /// Number of clusters
-    #[arg(long, default_value_t = 4, value_parser = clusters, allow_negative_numbers = true)]
-    clusters: usize,
-    /// Give the rows of "spread" and "reject" different values
-    #[arg(long)]
-    distinct_padding: bool,
-    /// Scale observations to numbers of about 1
-    #[arg(long)]
-    scaled: bool,
+    /// Fields of the environment, as of `evaluate`
+    #[arg(long, value_name = "FIELDS", value_parser = Settings::parse, default_value_t)]
+    env: Settings,
     /// Seed of the networks, the samples and the environments
     #[arg(long, default_value_t = 1, value_parser = whole(0..=u64::MAX), allow_negative_numbers = true)]
     seed: u64,
@@ -55,14 +39,9 @@ pub(super) struct Train {
     out: Option<PathBuf>,
     /// Resume the interrupted training in this folder, which also holds its plan
     #[arg(long, value_name = "DIR", conflicts_with_all = [
-        "algorithm", "reward", "mode", "observation", "clusters", "distinct_padding", "scaled", "seed", "env_seed",
-        "unmasked_targets", "steps", "out",
+        "algorithm", "env", "seed", "env_seed", "unmasked_targets", "steps", "out",
     ])]
     resume: Option<PathBuf>,
-}
-
-pub(super) fn clusters(text: &str) -> Result<usize, String> {
-    whole(1..=Settings::MAX_CLUSTERS as u64)(text).map(|clusters| clusters as usize)
 }
 
 impl Train {
@@ -83,10 +62,7 @@ impl Train {
                 training.steps()
             ));
         }
-        let stop = Arc::new(AtomicBool::new(false));
-        // A second SIGINT ends the process in the default way.
-        signal_hook::flag::register_conditional_default(signal_hook::consts::SIGINT, Arc::clone(&stop))?;
-        signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&stop))?;
+        let stop = set_by_sigint()?;
         run(&mut training, &folder, &stop)
     }
 
@@ -96,14 +72,7 @@ impl Train {
         }
         Ok(Plan {
             algorithm,
-            settings: Settings {
-                clusters: self.clusters,
-                mode: self.mode,
-                observation: self.observation,
-                reward: self.reward,
-                distinct_padding: self.distinct_padding,
-                scaled: self.scaled,
-            },
+            settings: self.env.clone(),
             seed: self.seed,
             environment_seed: self.env_seed,
             steps: self.steps.unwrap_or(algorithm.steps()),

@@ -27,7 +27,7 @@ const COLUMNS: [&str; 5] = ["policy", "reward", "rejected %", "cost", "latency m
 
 /// Returns the paper's row of a policy: reward, rejected %, cost and latency in ms. The paper has rows for four
 /// clusters and instant departures only.
-pub fn paper(policy: &str, settings: &Settings) -> Option<[&'static str; 4]> {
+fn paper(policy: &str, settings: &Settings) -> Option<[&'static str; 4]> {
     if settings.clusters != 4 || settings.mode != Mode::Instant {
         return None;
     }

@@ -2,9 +2,12 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Settings of an environment. The default is the published environment: 4 clusters, instant departures, the stale
 /// observation, the latency reward, and neither of the options for training.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Settings {
     /// Number of clusters, 1 to 128.
     pub clusters: usize,
@@ -34,9 +37,7 @@ impl Settings {
             )),
         }
     }
-}
 
-impl Settings {
     /// Reads fields such as `clusters=8,mode=stay,scaled=true`. A missing field has its default.
     ///
     /// # Errors
@@ -72,6 +73,20 @@ impl Settings {
         }
         settings.validate()?;
         Ok(settings)
+    }
+}
+
+impl TryFrom<String> for Settings {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Settings> for String {
+    fn from(settings: Settings) -> Self {
+        settings.to_string()
     }
 }
 

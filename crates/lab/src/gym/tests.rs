@@ -2,8 +2,9 @@
 
 use super::*;
 
-fn gym(settings: Settings) -> Gym {
-    let mut gym = Gym::new(&settings, 42);
+/// The environment with these fields, after a reset.
+fn gym(fields: &str) -> Gym {
+    let mut gym = Gym::new(&Settings::parse(fields).unwrap(), 42);
     gym.reset();
     gym
 }
@@ -31,7 +32,7 @@ fn assert_close(found: impl IntoIterator<Item = f64>, expected: &[f64]) {
 
 #[test]
 fn stale_observation_shows_request_just_placed() {
-    let mut gym = gym(Settings::default());
+    let mut gym = gym("");
     let first = observe(&gym);
     assert_eq!(
         first[0],
@@ -63,12 +64,7 @@ fn stale_observation_shows_request_just_placed() {
 
 #[test]
 fn fresh_observation_shows_next_request() {
-    let mut gym = gym(Settings {
-        observation: Observation::Fresh,
-        distinct_padding: true,
-        scaled: true,
-        ..Settings::default()
-    });
+    let mut gym = gym("observation=fresh,distinct-padding=true,scaled=true");
     gym.step(0);
     let rows = observe(&gym);
     let asked = [4.0 / 8.0, 0.15 / 8.0, 0.2 / 32.0, 300.0 / 500.0, 0.8789147];
@@ -91,13 +87,10 @@ fn fresh_observation_shows_next_request() {
     }
 }
 
-fn row(baseline: Baseline, reward: RewardKind, episodes: usize) -> [String; 4] {
-    let settings = Settings {
-        reward,
-        ..Settings::default()
-    };
-    let mut gym = Gym::new(&settings, 42);
-    Summary::of(&play(&mut gym, &mut baseline.agent(1), Protocol::OneReset, episodes)).cells()
+/// Plays episodes of a baseline in the environment with these fields.
+fn played(fields: &str, baseline: Baseline, episodes: usize) -> Summary {
+    let mut gym = Gym::new(&Settings::parse(fields).unwrap(), 42);
+    Summary::of(&play(&mut gym, &mut baseline.agent(1), Protocol::OneReset, episodes))
 }
 
 /// Kind of reward, baseline, episodes, and the cells of the row. The first row is from Table VII. The other baselines
@@ -124,8 +117,9 @@ fn baselines_match_published_rows() {
         let [reward, baseline, episodes, ref expected @ ..] = columns[..] else {
             panic!("{line}")
         };
-        let (baseline, reward) = (Baseline::parse(baseline).unwrap(), RewardKind::parse(reward).unwrap());
-        assert_eq!(row(baseline, reward, episodes.parse().unwrap()), *expected, "{line}");
+        let (fields, baseline) = (format!("reward={reward}"), Baseline::parse(baseline).unwrap());
+        let played = played(&fields, baseline, episodes.parse().unwrap());
+        assert_eq!(played.cells(), *expected, "{line}");
     }
 }
 
@@ -139,17 +133,9 @@ fn many_cluster_baselines_match_python_replay() {
         (64, [87.2, 39.4], [1465.0, 1.35]),
         (Settings::MAX_CLUSTERS, [89.3, 35.1], [1461.0, 1.39]),
     ] {
-        let play = |baseline: Baseline, reward| {
-            let settings = Settings {
-                clusters,
-                reward,
-                ..Settings::default()
-            };
-            let mut gym = Gym::new(&settings, 42);
-            Summary::of(&play(&mut gym, &mut baseline.agent(1), Protocol::OneReset, 30))
-        };
-        let near = play(Baseline::MinLatency, RewardKind::Latency);
-        let cheap = play(Baseline::MinCost, RewardKind::Cost);
+        let play = |baseline, reward| played(&format!("clusters={clusters},reward={reward}"), baseline, 30);
+        let near = play(Baseline::MinLatency, "latency");
+        let cheap = play(Baseline::MinCost, "cost");
         // The tolerance is the precision of the figures.
         for (found, expected, half) in [
             (near.reward, nearest, 0.06),
@@ -168,20 +154,10 @@ fn many_cluster_baselines_match_python_replay() {
 #[test]
 fn random_baselines_match_reference_means() {
     for (baseline, reward, episodes, [sum, rejected, cost, latency]) in [
-        (
-            Baseline::LatencyGreedy,
-            RewardKind::Latency,
-            2000,
-            [89.04, 2.05, 6.67, 46.85],
-        ),
-        (Baseline::Random, RewardKind::Cost, 100, [665.45, 20.22, 7.39, 78.54]),
+        (Baseline::LatencyGreedy, "latency", 2000, [89.04, 2.05, 6.67, 46.85]),
+        (Baseline::Random, "cost", 100, [665.45, 20.22, 7.39, 78.54]),
     ] {
-        let settings = Settings {
-            reward,
-            ..Settings::default()
-        };
-        let mut gym = Gym::new(&settings, 42);
-        let summary = Summary::of(&play(&mut gym, &mut baseline.agent(1), Protocol::OneReset, episodes));
+        let summary = played(&format!("reward={reward}"), baseline, episodes);
         for (found, expected) in [
             (summary.reward, sum),
             (summary.rejected, rejected),
@@ -200,12 +176,7 @@ fn random_baselines_match_reference_means() {
 
 #[test]
 fn karmada_picks_cluster_with_most_room_for_request() {
-    let mut gym = gym(Settings {
-        clusters: 12,
-        mode: Mode::Stay,
-        observation: Observation::Fresh,
-        ..Settings::default()
-    });
+    let mut gym = gym("clusters=12,mode=stay,observation=fresh");
     let mut agent = Baseline::Karmada.agent(1);
     for _ in 0..EPISODE_STEPS {
         let (rows, mask) = (observe(&gym), mask(&gym));
@@ -228,15 +199,9 @@ fn staying_requests_are_rejected_like_python_replay() {
         (16, [3.5, 3.0, 69.6]),
         (32, [0.0, 0.0, 73.5]),
     ] {
-        let settings = Settings {
-            clusters,
-            mode: Mode::Stay,
-            ..Settings::default()
-        };
         for (baseline, expected) in baselines.into_iter().zip(expected) {
-            let mut gym = Gym::new(&settings, 42);
-            let episodes = play(&mut gym, &mut baseline.agent(1), Protocol::OneReset, 100);
-            let rejected = Summary::of(&episodes).rejected.unwrap().mean;
+            let played = played(&format!("clusters={clusters},mode=stay"), baseline, 100);
+            let rejected = played.rejected.unwrap().mean;
             // The figures have one decimal.
             assert!((rejected - expected).abs() < 0.06, "{clusters} {baseline}: {rejected}");
         }
@@ -360,11 +325,7 @@ fn reward_follows_accepted_placement() {
 
 #[test]
 fn departed_request_frees_its_resources() {
-    let mut gym = gym(Settings {
-        clusters: 6,
-        mode: Mode::Stay,
-        ..Settings::default()
-    });
+    let mut gym = gym("clusters=6,mode=stay");
     let before = gym.used().to_vec();
     let mut agents = [Baseline::AlwaysSpread.agent(1), Baseline::MinUtilisation.agent(1)];
     for step in 0..60 {
@@ -386,11 +347,7 @@ fn departed_request_frees_its_resources() {
 
 #[test]
 fn vector_gym_equals_single_gyms() {
-    let settings = Settings {
-        mode: Mode::Stay,
-        observation: Observation::Fresh,
-        ..Settings::default()
-    };
+    let settings = Settings::parse("mode=stay,observation=fresh").unwrap();
     let seeds = [42, 7, 8];
     let mut several = VectorGym::new(&settings, &seeds);
     assert_eq!((several.environments(), several.actions()), (3, 6));
@@ -424,7 +381,7 @@ fn vector_gym_equals_single_gyms() {
 
 #[test]
 fn episode_of_rejections_has_no_latency_or_cost() {
-    let mut gym = gym(Settings::default());
+    let mut gym = gym("");
     let episode = (0..EPISODE_STEPS).filter_map(|_| gym.step(5).episode).next().unwrap();
     assert_eq!((episode.rejected, episode.latency, episode.cost), (100.0, None, None));
     let other = Episode {

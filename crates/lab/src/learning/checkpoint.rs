@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use candle_core::{DType, Device, Tensor};
-use serde_json::Value;
 
 use super::network::Network;
 use super::optimiser::Optimiser;
@@ -22,15 +21,16 @@ fn plan_file(folder: &Path) -> PathBuf {
 
 pub(super) fn write_plan(folder: &Path, plan: &Plan) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let text = format!("{:#}\n", plan.to_json());
+    let text = serde_json::to_string_pretty(plan)? + "\n";
     replace(&plan_file(folder), |path| Ok(fs::write(path, text)?))
 }
 
 pub(super) fn read_plan(folder: &Path) -> Result<Plan> {
     let path = plan_file(folder);
     let read = || {
-        let text = fs::read_to_string(&path)?;
-        Plan::from_json(&serde_json::from_str(&text)?)
+        let plan: Plan = serde_json::from_str(&fs::read_to_string(&path)?)?;
+        plan.validate()?;
+        anyhow::Ok(plan)
     };
     read().with_context(|| path.display().to_string())
 }
@@ -57,7 +57,7 @@ impl Stored {
     /// Creates a store that holds only the plan.
     pub(super) fn of(plan: &Plan) -> Result<Self> {
         let mut stored = Self::default();
-        stored.keep_bytes("plan", plan.to_json().to_string().as_bytes())?;
+        stored.keep_bytes("plan", &serde_json::to_vec(plan)?)?;
         Ok(stored)
     }
 
@@ -75,7 +75,7 @@ impl Stored {
         };
         let own = stored.bytes("plan")?;
         ensure!(
-            serde_json::from_slice::<Value>(&own).is_ok_and(|own| own == plan.to_json()),
+            serde_json::from_slice::<Plan>(&own).is_ok_and(|own| own == *plan),
             "{}: plan: is {}, not the plan of training.json",
             stored.path.display(),
             String::from_utf8_lossy(&own)

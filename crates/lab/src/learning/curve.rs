@@ -1,8 +1,8 @@
 //! The learning curve of a training.
 
-use super::figure::{Line, Panel, figure};
 use super::training::Training;
 use crate::gym::MeanStd;
+use crate::report::plot::{Line, Plot, Scale, figure};
 
 /// Maximum number of points of a curve.
 const POINTS: usize = 100;
@@ -23,24 +23,25 @@ pub fn learning_curve(training: &Training) -> String {
     });
     let (points, spread) = points.unzip();
     let settings = &plan.settings;
-    figure(&[Panel {
+    figure(&Plot {
         title: format!(
             "{}, {} reward, {} clusters",
             plan.algorithm.as_str(),
             settings.reward,
             settings.clusters
         ),
-        x: "thousand steps of all environments together".to_owned(),
-        doubling: false,
+        scale: Scale::Linear,
+        unit: "k steps",
+        range: None,
+        size: (448.0, 268.0),
         lines: vec![Line {
             label: format!(
                 "of an episode while training: mean ± standard deviation; seed {}",
                 plan.seed
             ),
-            colour: 0,
-            dashed: false,
             points,
             spread,
+            ..Line::default()
         }],
-    }])
+    })
 }

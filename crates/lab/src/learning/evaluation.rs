@@ -1,13 +1,12 @@
 //! Evaluates trained policies and compares them with baselines and the paper.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, bail};
 use serde_json::Value;
 
-use super::figure::{Line, Panel, figure};
 use super::plan::{Algorithm, Plan};
 use super::policy::Policy;
 use crate::gym::report::{self, Row};
-use crate::gym::{Baseline, Gym, MeanStd, Protocol, RewardKind, Settings, Summary, play};
+use crate::gym::{Baseline, Gym, MeanStd, Protocol, Settings, Summary, play};
 
 #[derive(Debug, Clone)]
 pub struct Trial {
@@ -222,101 +221,4 @@ pub fn tables(sections: &[Section]) -> String {
 pub fn json(sections: &[Section]) -> Value {
     let section = |section: &Section| report::json(&section.settings, &section.rows());
     sections.iter().map(section).collect()
-}
-
-/// Mean rewards of the paper's Fig. 5 with 4, 8, 16, 32, 64 and 128 clusters. The policies were trained with 4
-/// clusters.
-const FIGURE_5: &str = "\
-deepsets-ppo latency 92.64 84.90 76.10 63.10 58.82 59.30
-deepsets-dqn latency 87.98 87.28 85.84 79.22 62.16 36.50
-deepsets-ppo cost 1150.9 1224.3 1261.8 1355.2 1400.9 1435.0
-deepsets-dqn cost 1143.7 1256.2 1359.2 1428.1 1452.1 1451.5";
-
-/// Returns the points of Fig. 5 for this policy and reward.
-fn figure_5(policy: &str, reward: RewardKind) -> Option<Vec<(f64, f64)>> {
-    let name = format!("{policy} {reward} ");
-    let rewards = FIGURE_5.lines().find_map(|row| row.strip_prefix(&name))?.split(' ');
-    let rewards = rewards.filter_map(|reward| reward.parse().ok());
-    Some([4.0, 8.0, 16.0, 32.0, 64.0, 128.0].into_iter().zip(rewards).collect())
-}
-
-/// Checks that [`over_clusters`] can show these policies in one figure.
-///
-/// # Errors
-/// The environments of two policies differ in more than the number of clusters and the reward.
-pub fn have_one_figure(policies: &[Policy]) -> Result<()> {
-    let rest = |policy: &Policy| Settings {
-        clusters: 1,
-        reward: RewardKind::Latency,
-        ..policy.plan().settings.clone()
-    };
-    for pair in policies.windows(2) {
-        ensure!(
-            rest(&pair[0]) == rest(&pair[1]),
-            "the environments of {} and {} differ in more than clusters and reward",
-            pair[0].name(),
-            pair[1].name()
-        );
-    }
-    Ok(())
-}
-
-/// Plots the rewards over the number of clusters as SVG. Each reward has a panel; the paper's Fig. 5 is dashed.
-pub fn over_clusters(sections: &[Section]) -> String {
-    let papers = Settings::default().clusters;
-    let panels = RewardKind::ALL.into_iter().filter_map(|reward| {
-        let of_reward: Vec<&Section> = sections
-            .iter()
-            .filter(|section| section.settings.reward == reward)
-            .collect();
-        let first = of_reward.first()?;
-        let mut lines: Vec<Line> = Vec::new();
-        for (colour, (Row { policy: name, .. }, trainings)) in first.policies().into_iter().enumerate() {
-            let rows = of_reward.iter().flat_map(|section| {
-                let rows = section.policies().into_iter();
-                rows.map(|(row, _)| (section.settings.clusters, row))
-            });
-            let values = rows
-                .filter(|(_, row)| row.policy == name)
-                .filter_map(|(clusters, row)| {
-                    let MeanStd { mean, deviation } = row.summary.reward?;
-                    Some(((clusters as f64, mean), deviation))
-                });
-            let (points, spread) = values.unzip();
-            let of_4 = Settings {
-                clusters: papers,
-                ..first.settings.clone()
-            };
-            let is_papers = report::paper(&name, &of_4).is_some();
-            let paper = figure_5(&name, reward).filter(|_| is_papers);
-            lines.push(Line {
-                label: name.clone(),
-                colour,
-                dashed: false,
-                points,
-                spread: if trainings > 1 { spread } else { Vec::new() },
-            });
-            if let Some(points) = paper {
-                lines.push(Line {
-                    label: format!("{name} of the paper"),
-                    colour,
-                    dashed: true,
-                    points,
-                    spread: Vec::new(),
-                });
-            }
-        }
-        let is_papers = |group: &Group| group.plan.settings.clusters == papers;
-        let trained = match first.groups.iter().all(is_papers) {
-            true => format!("clusters; trained with {papers}"),
-            false => "clusters".to_owned(),
-        };
-        Some(Panel {
-            title: format!("{reward} reward of an episode"),
-            x: trained,
-            doubling: true,
-            lines,
-        })
-    });
-    figure(&panels.collect::<Vec<_>>())
 }

@@ -3,7 +3,6 @@
 use anyhow::{Result, bail, ensure};
 use candle_core::{Device, Tensor, Var};
 
-use super::layers::{Activation, largest, less, mean};
 use crate::gym::FEATURES;
 use crate::random::Stream;
 
@@ -170,7 +169,6 @@ impl Shape {
     }
 
     fn forward(self, weights: &[Tensor], observations: &Tensor) -> Result<Tensor> {
-        use Activation::{Elu, None, Relu};
         let (batch, rows, features) = observations.dims3()?;
         ensure!(
             features == FEATURES,
@@ -184,14 +182,15 @@ impl Shape {
         }
         Ok(match (self, weights) {
             (Self::SetActor, [a, b, c, d, e, f]) => {
-                let x = equivariant(observations, a, b, Relu)?;
-                let x = equivariant(&x, c, d, Elu)?;
-                equivariant(&x, e, f, None)?.reshape((batch, rows))?
+                let x = equivariant(observations, a, b)?.relu()?;
+                let x = equivariant(&x, c, d)?.elu(1.0)?;
+                equivariant(&x, e, f)?.reshape((batch, rows))?
             }
             (Self::SetCritic, [a, b, c, d, e, f, g, h, i, j]) => {
-                let x = equivariant(observations, a, b, Elu)?;
-                let x = equivariant(&x, c, d, Elu)?;
-                let x = mean(&equivariant(&x, e, f, Elu)?)?;
+                let x = equivariant(observations, a, b)?.elu(1.0)?;
+                let x = equivariant(&x, c, d)?.elu(1.0)?;
+                let sum = equivariant(&x, e, f)?.elu(1.0)?.sum(1)?;
+                let x = sum.broadcast_div(&Tensor::new(rows as f32, &Device::Cpu)?)?;
                 let x = linear(&x, g, h)?.elu(1.0)?;
                 linear(&x, i, j)?.reshape(batch)?
             }
@@ -211,13 +210,13 @@ impl Shape {
 }
 
 /// Returns each row's own part minus a part of the maximum of each column. If rows are permuted, the results are
-/// permuted with them.
-fn equivariant(sets: &Tensor, own: &Tensor, common: &Tensor, activation: Activation) -> Result<Tensor> {
+/// permuted with them. Of equal rows, the first takes the gradient of the maximum, as in PyTorch.
+pub(super) fn equivariant(sets: &Tensor, own: &Tensor, common: &Tensor) -> Result<Tensor> {
     let (batch, rows, width) = sets.dims3()?;
     let each = sets.reshape((batch * rows, width))?.matmul(&own.t()?)?;
-    let all = largest(sets)?.matmul(&common.t()?)?;
-    let outputs = own.dim(0)?;
-    Ok(less(&each.reshape((batch, rows, outputs))?, &all, activation)?)
+    let largest = sets.gather(&sets.argmax_keepdim(1)?, 1)?.squeeze(1)?;
+    let shared = largest.matmul(&common.t()?)?.unsqueeze(1)?;
+    Ok(each.reshape((batch, rows, own.dim(0)?))?.broadcast_sub(&shared)?)
 }
 
 fn linear(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor> {

@@ -3,14 +3,14 @@
 use std::fmt;
 
 use anyhow::{Result, ensure};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::network::Shape;
 use super::optimiser::Method;
 use crate::gym::{Settings, words};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
     DeepsetsPpo,
     DeepsetsDqn,
@@ -128,9 +128,11 @@ impl Rollouts {
 }
 
 /// The plan of a training. Equal plans give equal numbers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Plan {
     pub algorithm: Algorithm,
+    #[serde(rename = "environment")]
     pub settings: Settings,
     /// Seed of the networks and samples, and of the environments unless [`Plan::environment_seed`] is set.
     pub seed: u64,
@@ -172,53 +174,4 @@ impl Plan {
             .map(|environment| self.environment_seed.unwrap_or_else(|| own(environment)))
             .collect()
     }
-
-    pub fn to_json(&self) -> Value {
-        json!({
-            "algorithm": self.algorithm.as_str(),
-            "environment": self.settings.to_string(),
-            "seed": self.seed,
-            "environmentSeed": self.environment_seed,
-            "steps": self.steps,
-            "maskedTargets": self.masked_targets,
-        })
-    }
-
-    /// Reads a document of [`Plan::to_json`].
-    ///
-    /// # Errors
-    /// A field is missing, unknown or invalid.
-    pub fn from_json(document: &Value) -> Result<Self> {
-        let Written {
-            algorithm,
-            environment,
-            seed,
-            environment_seed,
-            steps,
-            masked_targets,
-        } = serde_json::from_value(document.clone())?;
-        let named = |field: &'static str, value: String| move |error| anyhow::anyhow!("{field}: {value} {error}");
-        let plan = Self {
-            algorithm: Algorithm::parse(&algorithm).map_err(named("algorithm", algorithm.clone()))?,
-            settings: Settings::parse(&environment).map_err(anyhow::Error::msg)?,
-            seed,
-            environment_seed,
-            steps,
-            masked_targets,
-        };
-        plan.validate()?;
-        Ok(plan)
-    }
-}
-
-/// The fields of the JSON document.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Written {
-    algorithm: String,
-    environment: String,
-    seed: u64,
-    environment_seed: Option<u64>,
-    steps: u64,
-    masked_targets: bool,
 }

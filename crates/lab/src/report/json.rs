@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json as value};
 
 use super::{MEASURES, relaxed};
-use crate::experiment::{Experiment, Results, RunResult};
+use crate::experiment::{Experiment, Results};
+use crate::outcome::Outcome;
 use crate::statistics::Estimate;
 
 /// Returns the results as JSON: for each load and policy, the measures with their intervals, and each run.
@@ -48,11 +49,11 @@ fn rounded(number: f64) -> f64 {
     (number * 1e6).round() / 1e6
 }
 
-fn run_json(seed: u64, run: &RunResult) -> Value {
+fn run_json(seed: u64, run: &Outcome) -> Value {
     let measures = MEASURES
         .iter()
         .map(|measure| (measure.key.to_owned(), (measure.of)(run).map(rounded).into()));
-    let pods = &run.pods;
+    let (pods, waits) = (&run.pods, run.wait_percentiles());
     value!({
         "seed": seed,
         "measures": measures.collect::<Map<_, Value>>(),
@@ -68,8 +69,7 @@ fn run_json(seed: u64, run: &RunResult) -> Value {
             "running": pods.running, "pending": pods.pending, "gated": pods.gated,
         },
         "waitSeconds": {
-            "p50": rounded(run.wait_percentiles[50]), "p95": rounded(run.wait_percentiles[95]),
-            "p99": rounded(run.wait_percentiles[99]), "max": rounded(run.wait_percentiles[100]),
+            "p50": rounded(waits[50]), "p95": rounded(waits[95]), "p99": rounded(waits[99]), "max": rounded(waits[100]),
         },
     })
 }

@@ -1,22 +1,17 @@
 //! The HTML report: one self-contained page with tables and plots as inline SVG. The only script selects one of several
 //! loads. Without scripts, the page shows all loads.
 
-pub(crate) mod plot;
-
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use edgeward_decision::model::slo::Class;
 
-use super::{MEASURES, Measure, relaxed};
-use crate::experiment::{AtLoad, Experiment, Results, RunResult};
-use crate::outcome::Tick;
+use super::plot::{Bar, Line, Plot, STYLE, Scale, bars, escaped, legend};
+use super::{MEASURES, Measure, relaxed, table};
+use crate::experiment::{AtLoad, Experiment, Results};
+use crate::outcome::{Outcome, Tick};
 use crate::policy::Policy;
 use crate::scenario::Scenario;
 use crate::statistics::{Estimate, estimate};
-use plot::{Bar, Curve, Scale, Series, bars, curves, escaped, legend, panel, round_up};
-
-/// The style sheet. It follows the reader's choice of light or dark.
-const STYLE: &str = include_str!("page/style.css");
 
 const SLIDER: &str = include_str!("page/slider.js");
 
@@ -118,41 +113,47 @@ fn over_the_load(loads: &[AtLoad]) -> String {
         .filter(|policy| loads[0].results.runs.contains_key(policy))
         .collect();
     let measures = MEASURES.iter().filter(|measure| OVER_THE_LOAD.contains(&measure.key));
-    let plots: Vec<(&Measure, Vec<Series>, f64)> = measures
+    let plots: Vec<(&Measure, Vec<Line>, f64)> = measures
         .map(|measure| {
             let of_policy = |policy: &Policy| {
-                let point = |load: &AtLoad| {
-                    let Estimate { mean, half_width } = measure.estimate(&load.results, *policy)?;
-                    let half_width = half_width.map(|half| half * measure.scale);
-                    Some((
-                        load.factor,
-                        Estimate {
-                            mean: mean * measure.scale,
-                            half_width,
-                        },
-                    ))
-                };
-                Series {
-                    colour: *policy as usize,
-                    points: loads.iter().filter_map(point).collect(),
+                let values = loads.iter().filter_map(|load| {
+                    let estimate = measure.estimate(&load.results, *policy)?;
+                    let Estimate { mean, half_width } = estimate.scaled(measure.scale);
+                    Some(((load.factor, mean), half_width.unwrap_or(0.0)))
+                });
+                let (points, spread) = values.unzip();
+                Line {
+                    spread,
+                    ..line(*policy, points)
                 }
             };
-            let series: Vec<_> = policies.iter().map(of_policy).collect();
-            let highest = series
-                .iter()
-                .flat_map(|series| series.points.iter().map(|(_, value)| value.mean));
-            let most = if measure.scale == 100.0 {
-                100.0
-            } else {
-                round_up(highest.fold(0.0, f64::max))
+            let lines: Vec<_> = policies.iter().map(of_policy).collect();
+            let means = lines.iter().flat_map(|line| &line.points).map(|(_, mean)| *mean);
+            let most = match measure.scale {
+                100.0 => 100.0,
+                _ => means.fold(0.0, f64::max),
             };
-            (measure, series, most)
+            (measure, lines, most)
         })
         .collect();
     let rows = policies.iter().enumerate().map(|(row, policy)| {
-        let panels = plots
-            .iter()
-            .map(|(measure, series, most)| panel(policy.as_str(), measure.title, measure.decimals, row, series, *most));
+        let panels = plots.iter().map(|(measure, lines, most)| {
+            // The policy's own line comes last, above the others.
+            let others = lines.iter().map(|line| Line {
+                is_other: true,
+                spread: vec![],
+                ..line.clone()
+            });
+            let plot = Plot {
+                title: measure.title.to_owned(),
+                scale: Scale::AtPoints,
+                unit: "×",
+                range: Some((0.0, *most)),
+                size: (216.0, 64.0),
+                lines: others.chain([lines[row].clone()]).collect(),
+            };
+            plot.svg()
+        });
         format!(
             "<div class=policy><h3>{policy}</h3><div class=panels>{}</div></div>",
             panels.collect::<String>()
@@ -161,19 +162,37 @@ fn over_the_load(loads: &[AtLoad]) -> String {
     rows.collect()
 }
 
+/// A line of this policy's colour.
+fn line(policy: Policy, points: Vec<(f64, f64)>) -> Line {
+    Line {
+        label: policy.to_string(),
+        colour: policy as usize,
+        points,
+        ..Line::default()
+    }
+}
+
+fn plot(title: &str, scale: Scale, lines: Vec<Line>, range: Option<(f64, f64)>) -> String {
+    let plot = Plot {
+        title: title.to_owned(),
+        scale,
+        unit: "s",
+        range,
+        size: (448.0, 160.0),
+        lines,
+    };
+    plot.svg()
+}
+
 fn attainment(results: &Results) -> String {
     let bounds = relaxed(results);
     let plots = MEASURES.iter().zip(bounds).filter_map(|(measure, bound)| {
         let bound = bound?;
         let bars_of = results.runs.keys().filter_map(|policy| {
-            let Estimate { mean, half_width } = measure.estimate(results, *policy)?;
             Some(Bar {
                 label: policy.to_string(),
                 colour: *policy as usize,
-                estimate: Estimate {
-                    mean: mean * measure.scale,
-                    half_width: half_width.map(|half| half * measure.scale),
-                },
+                estimate: measure.estimate(results, *policy)?.scaled(measure.scale),
             })
         });
         let bars_of: Vec<_> = bars_of.collect();
@@ -187,14 +206,7 @@ fn attainment(results: &Results) -> String {
 }
 
 fn numbers(results: &Results) -> String {
-    let cell = |measure: &Measure, estimate: Option<Estimate>| match estimate {
-        None => "<td>–".to_owned(),
-        Some(Estimate { mean, half_width }) => {
-            let number = |value: f64| format!("{:.*}", measure.decimals, value * measure.scale);
-            let half = half_width.map(|half| format!(" <small>± {}</small>", number(half)));
-            format!("<td>{}{}", number(mean), half.unwrap_or_default())
-        }
-    };
+    let cell = |measure: &Measure, estimate| format!("<td>{}", table::cell(measure, estimate));
     let heads: String = MEASURES
         .iter()
         .map(|measure| format!("<th>{}", measure.title))
@@ -220,56 +232,47 @@ fn numbers(results: &Results) -> String {
 /// Plots the distribution of waiting times: the mean of each percentile over the runs.
 fn waiting(results: &Results) -> String {
     let lines = results.runs.iter().map(|(policy, runs)| {
+        let percentiles: Vec<_> = runs.values().map(Outcome::wait_percentiles).collect();
         let point = |percent: usize| {
-            let waits: Vec<_> = runs.values().map(|run| run.wait_percentiles[percent]).collect();
+            let waits: Vec<_> = percentiles.iter().map(|waits| waits[percent]).collect();
             let mean = estimate(&waits).map_or(0.0, |estimate| estimate.mean);
             (mean, percent as f64)
         };
-        Curve {
-            label: policy.to_string(),
-            colour: *policy as usize,
-            points: vec![(0..=100).map(point).collect()],
-        }
+        line(*policy, (0..=100).map(point).collect())
     });
     let lines: Vec<_> = lines.collect();
-    let plot = curves("pods bound, %", &lines, Scale::Logarithmic("s"), Some(100.0));
-    format!("{}<div class=plots>{plot}</div>", legend(&lines))
+    let legend = legend(&lines);
+    let plot = plot("pods bound, %", Scale::Logarithmic, lines, Some((0.0, 100.0)));
+    format!("{legend}<div class=plots>{plot}</div>")
 }
 
 fn timelines(scenario: &Scenario, results: &Results) -> String {
-    let first = |runs: &BTreeMap<u64, RunResult>| runs.values().next().cloned();
-    let runs: Vec<(Policy, RunResult)> = results
-        .runs
-        .iter()
-        .filter_map(|(policy, runs)| Some((*policy, first(runs)?)))
+    let runs = results.runs.iter();
+    let runs: Vec<(Policy, &Outcome)> = runs
+        .filter_map(|(policy, runs)| Some((*policy, runs.values().next()?)))
         .collect();
-    let of = |value: &dyn Fn(&Tick) -> f64| -> Vec<Curve> {
-        let line = |(policy, run): &(Policy, RunResult)| Curve {
-            label: policy.to_string(),
-            colour: *policy as usize,
-            points: vec![run.timeline.iter().map(|tick| (tick.at, value(tick))).collect()],
-        };
-        runs.iter().map(line).collect()
+    let of = |value: &dyn Fn(&Tick) -> f64| -> Vec<Line> {
+        let points = |run: &Outcome| run.timeline.iter().map(|tick| (tick.at, value(tick))).collect();
+        runs.iter().map(|(policy, run)| line(*policy, points(run))).collect()
     };
-    let time = Scale::Linear("s");
     let used = of(&|tick| 100.0 * tick.edge_used);
+    let all = legend(&used);
     let without_node = of(&|tick| (tick.waiting_at_edge + tick.waiting_in_clouds) as f64);
-    let to_clouds = runs.iter().map(|(policy, run)| Curve {
-        label: policy.to_string(),
-        colour: *policy as usize,
-        points: vec![share_to_clouds(&run.timeline)],
-    });
-    let to_clouds: Vec<_> = to_clouds.collect();
-    let mut plots = curves("edge CPU taken, %", &used, time, Some(100.0));
-    plots += &curves("pods gated", &of(&|tick| tick.gated as f64), time, None);
-    plots += &curves("pods placed without a node", &without_node, time, None);
-    plots += &curves("decisions for a cloud, %", &to_clouds, time, Some(100.0));
+    let to_clouds = runs
+        .iter()
+        .map(|(policy, run)| line(*policy, share_to_clouds(&run.timeline)));
+    let percent = Some((0.0, 100.0));
+    let mut plots = plot("edge CPU taken, %", Scale::Linear, used, percent);
+    plots += &plot("pods gated", Scale::Linear, of(&|tick| tick.gated as f64), None);
+    plots += &plot("pods placed without a node", Scale::Linear, without_node, None);
+    plots += &plot("decisions for a cloud, %", Scale::Linear, to_clouds.collect(), percent);
     if let Some((_, run)) = runs.first() {
         let clouds = wan(scenario, &run.timeline);
-        let plot = curves("RTT, ms (a gap: nothing passes)", &clouds, time, None);
-        plots += &format!("<div>{plot}{}</div>", legend(&clouds));
+        let legend = legend(&clouds);
+        let plot = plot("RTT, ms (a gap: nothing passes)", Scale::Linear, clouds, None);
+        plots += &format!("<div>{plot}{legend}</div>");
     }
-    format!("{}<div class=plots>{plots}</div>", legend(&used))
+    format!("{all}<div class=plots>{plots}</div>")
 }
 
 /// The share of decisions for a cloud, in percent. It sums several points of the time line, because one point holds too
@@ -284,21 +287,18 @@ fn share_to_clouds(timeline: &[Tick]) -> Vec<(f64, f64)> {
     timeline.chunks(TOGETHER).filter_map(share).collect()
 }
 
-fn wan(scenario: &Scenario, timeline: &[Tick]) -> Vec<Curve> {
+fn wan(scenario: &Scenario, timeline: &[Tick]) -> Vec<Line> {
     let clouds = timeline.first().map_or(0, |tick| tick.rtt.len());
     let line = |cloud: usize| {
-        let pieces = timeline.split(|tick| tick.rtt[cloud].is_none());
-        let points = pieces.map(|piece| {
-            piece
-                .iter()
-                .filter_map(|tick| Some((tick.at, tick.rtt[cloud]?)))
-                .collect()
-        });
-        Curve {
+        let points = timeline
+            .iter()
+            .map(|tick| (tick.at, tick.rtt[cloud].unwrap_or(f64::NAN)));
+        Line {
             // The edge is the first site.
             label: scenario.sites[cloud + 1].definition.name.clone(),
             colour: cloud,
             points: points.collect(),
+            ..Line::default()
         }
     };
     (0..clouds).map(line).collect()

@@ -16,7 +16,8 @@ pub fn table(experiment: &Experiment) -> String {
 }
 
 fn block(title: &str, results: &Results) -> String {
-    let mut rows = vec![header()];
+    let titles = MEASURES.iter().map(|measure| measure.title.to_owned());
+    let mut rows = vec![std::iter::once("policy".to_owned()).chain(titles).collect()];
     for policy in results.runs.keys() {
         let cells = MEASURES
             .iter()
@@ -36,12 +37,7 @@ fn block(title: &str, results: &Results) -> String {
     format!("{title}: {runs}{incomplete}\n\n{}", aligned(&rows))
 }
 
-fn header() -> Vec<String> {
-    let titles = MEASURES.iter().map(|measure| measure.title.to_owned());
-    std::iter::once("policy".to_owned()).chain(titles).collect()
-}
-
-fn cell(measure: &Measure, estimate: Option<Estimate>) -> String {
+pub(super) fn cell(measure: &Measure, estimate: Option<Estimate>) -> String {
     let Some(Estimate { mean, half_width }) = estimate else {
         return "–".to_owned();
     };

@@ -106,7 +106,7 @@ impl Run<'_> {
             requests: vec![],
         };
         for (number, node) in self.nodes.iter().enumerate() {
-            let is_there = node.node.ready && !node.failed;
+            let is_there = node.node.state.ready && !node.failed;
             let slots = node.node.slots - node.pods.len() as i64;
             future.free.push(match is_there {
                 true => (less(&node.node.allocatable, &node.used), slots),

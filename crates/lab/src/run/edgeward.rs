@@ -163,7 +163,7 @@ impl Run<'_> {
                 replica.apply(pod, Micros(0));
             }
             replica.apply(&Change::Replicas(scenario.replicas), Micros(0));
-            for kind in Kind::ALL {
+            for kind in Kind::REQUIRED {
                 replica.apply(&Change::ListEnded(kind), Micros(0));
             }
             for (site, path) in paths.iter().enumerate() {
@@ -320,7 +320,7 @@ impl Run<'_> {
     pub(super) fn watch_alive(&mut self, number: usize) {
         let now = self.now;
         let Some(edgeward) = self.edgeward() else { return };
-        for kind in Kind::ALL {
+        for kind in Kind::REQUIRED {
             edgeward.replicas[number].apply(&Change::WatchAlive(kind), now);
         }
         self.events.schedule(now + WATCH_LASTS, Event::WatchAlive(number));

@@ -32,7 +32,7 @@ pub(super) struct Measure {
     unbound: Vec<Amounts>,
     bound: Vec<PerClass<u64>>,
     gated: u64,
-    gated_seconds: Vec<f64>,
+    gated_seconds: f64,
     unschedulable: (u64, f64),
     waits: Vec<f64>,
     since_tick: [u64; 3],
@@ -60,7 +60,7 @@ impl Measure {
             unbound: vec![Amounts::default(); sites],
             bound: vec![PerClass::default(); sites],
             gated: 0,
-            gated_seconds: vec![],
+            gated_seconds: 0.0,
             unschedulable: (0, 0.0),
             waits: vec![],
             since_tick: [0; 3],
@@ -96,7 +96,7 @@ impl Measure {
     pub(super) fn released(&mut self, gated: Micros, created: Micros) {
         if created >= self.window.0 {
             self.gated += 1;
-            self.gated_seconds.push(gated.0 as f64 / 1e6);
+            self.gated_seconds += gated.0 as f64 / 1e6;
         }
     }
 
@@ -295,13 +295,8 @@ impl Run<'_> {
         let window = (self.measure.window.1 - self.measure.window.0).0 as f64 / 3.6e9;
         let edge_utilisation = hours(0) / (window * self.cpu_at(0).max(1) as f64 / 1_000.0);
         let measure = self.measure;
-        let mut attainment = PerClass::<crate::outcome::Attained>::default();
-        for ((_, class), met) in measure.units.list.iter().zip(&measure.met) {
-            attainment[*class].asked += 1;
-            attainment[*class].met += u64::from(*met);
-        }
         Outcome {
-            attainment,
+            attainment: measure.units.by_class(&measure.met),
             bound: measure.bound,
             cost,
             edge_utilisation,

@@ -32,14 +32,12 @@ pub(super) fn allowed(scenario: &Scenario, nodes: &[NodeState]) -> Vec<Vec<Arc<[
                 let selector = site.definition.selector();
                 constraints
                     .selector
-                    .extend(selector.map(|(key, value)| (key.to_owned().into(), value.to_owned().into())));
+                    .extend(selector.map(|(key, value)| (key.to_owned(), value.to_owned())));
                 tolerations.extend(site.definition.tolerations.iter().cloned());
             }
             let admits = |node: &NodeState| {
-                let node = edgeward_kube::node::Node {
-                    ready: true,
-                    ..node.node.clone()
-                };
+                let mut node = node.node.clone();
+                node.state.ready = true;
                 node.admits(&constraints, tolerations.iter())
             };
             (0..nodes.len()).filter(|at| admits(&nodes[*at])).collect()

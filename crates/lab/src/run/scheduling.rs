@@ -215,7 +215,7 @@ impl Run<'_> {
     /// spared, the highest priority first. `None` if evictions do not help.
     fn victims(&self, at: usize, number: PodNumber, priority: i32) -> Option<Vec<PodNumber>> {
         let node = &self.nodes[at];
-        if !node.node.ready {
+        if !node.node.state.ready {
             return None;
         }
         let mut lower: Vec<_> = node

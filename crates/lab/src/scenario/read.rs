@@ -260,7 +260,7 @@ fn labelled(mut node: Node, site: &SiteDefinition) -> Node {
         value: (&*toleration.value).into(),
         effect: (&*toleration.effect).into(),
     });
-    node.taints.extend(taints);
+    node.state.taints.extend(taints);
     node
 }
 

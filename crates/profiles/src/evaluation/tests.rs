@@ -34,7 +34,7 @@ fn evaluated(fleet: &Value, equation: &str, metrics: Value, series: &[Series]) -
     let mut snapshot = testkit::snapshot(fleet);
     let with_addresses = |node: &mut Arc<Node>| {
         let address = format!("10.0.0.{}", &node.name[1..]);
-        Arc::make_mut(node).addresses = vec![address.into(), "fd00::1".into()];
+        Arc::make_mut(node).profiled.addresses = vec![address.into(), "fd00::1".into()];
     };
     Arc::make_mut(&mut snapshot.sites[0].nodes)
         .iter_mut()

@@ -63,7 +63,7 @@ fn shows(leaf: &Leaf) -> Behind {
 fn answers(shown: Result<Chain, String>) -> Behind {
     Behind {
         name: NAME.into(),
-        found: vec![Found::shown("10.0.0.1:8443".into(), NAME, shown)],
+        found: vec![Found::shown("10.0.0.1:8443", NAME, shown)],
         self_managed: None,
     }
 }
@@ -76,7 +76,7 @@ fn webhook(bundle: &str) -> Webhook {
 
 fn judge(webhook: &Webhook, behind: &Behind) -> Vec<Finding> {
     super::judge(&Facts {
-        ours: vec![webhook.clone()],
+        ours: Some(vec![webhook.clone()]),
         behind: [(webhook.target(), behind.clone())].into(),
         ..Facts::example()
     })
@@ -104,8 +104,8 @@ fn served_certificate_is_verified_against_ca_bundle() {
         found(&ours.pem(), &good),
         (
             Level::Ok,
-            "pods.edgeward.io: that at 10.0.0.1:8443 is for edgeward.edgeward-system.svc, of an authority in caBundle, \
-             until 2027-01-20T12:00:00Z"
+            "pods.edgeward.io: the certificate at 10.0.0.1:8443 is for edgeward.edgeward-system.svc, of an authority in \
+             caBundle, until 2027-01-20T12:00:00Z"
                 .into()
         )
     );
@@ -114,16 +114,14 @@ fn served_certificate_is_verified_against_ca_bundle() {
         assert_eq!(level, Level::Fault, "{text}");
         text
     };
-    let untrusting = "pods.edgeward.io: the API server does not believe 10.0.0.1:8443 to be \
-                      edgeward.edgeward-system.svc: its certificate ";
-    assert_eq!(
-        fault("", &good),
-        "pods.edgeward.io has no caBundle: the API server trusts its own authorities only"
-    );
-    assert_eq!(
-        fault("pem", &good),
-        "pods.edgeward.io: caBundle holds no certificate: the API server trusts no server"
-    );
+    let untrusting = "pods.edgeward.io: the API server does not trust the certificate at 10.0.0.1:8443 for \
+                      edgeward.edgeward-system.svc, because it ";
+    for bundle in ["", "pem"] {
+        assert_eq!(
+            fault(bundle, &good),
+            "pods.edgeward.io: caBundle holds no certificate: the API server trusts no server"
+        );
+    }
     assert_eq!(
         fault(&trusted().pem(), &good),
         format!("{untrusting}is signed by no authority in caBundle")
@@ -158,13 +156,9 @@ fn certificate_or_authority_near_expiry_is_a_warning() {
     let ours = authority(-1..13 * DAY);
     let long = shows(&leaf(&ours, NAME, -300 * DAY..60 * DAY));
     let (level, text) = found(&ours.pem(), &long);
-    assert_eq!(
-        (level, &*text),
-        (
-            Level::Warning,
-            "pods.edgeward.io: that at 10.0.0.1:8443 is of an authority in caBundle that ends before it, at \
-             2026-12-04T12:00:00Z"
-        )
+    assert!(
+        level == Level::Warning && text.ends_with("until 2026-12-04T12:00:00Z"),
+        "{text}"
     );
     let ours = authority(-1..15 * DAY);
     let (level, text) = found(&ours.pem(), &shows(&leaf(&ours, NAME, -300 * DAY..60 * DAY)));
@@ -303,7 +297,7 @@ fn stored_certificate_is_checked_as_replicas_would_load_it() {
     assert!(
         good_one
             .text
-            .starts_with("pods.edgeward.io: that in Secret edgeward-system/edgeward-tls is for edgeward."),
+            .starts_with("pods.edgeward.io: the certificate in Secret edgeward-system/edgeward-tls is for edgeward."),
         "{}",
         good_one.text
     );
@@ -322,8 +316,8 @@ fn stored_certificate_is_checked_as_replicas_would_load_it() {
     let found = judged(Some((&foreign.cert, &foreign.key)));
     assert_eq!(
         found.text,
-        "pods.edgeward.io: the API server does not believe a replica that serves from Secret edgeward-system/edgeward-tls to be \
-         edgeward.edgeward-system.svc: its certificate is signed by no authority in caBundle"
+        "pods.edgeward.io: the API server does not trust the certificate in Secret edgeward-system/edgeward-tls for \
+         edgeward.edgeward-system.svc, because it is signed by no authority in caBundle"
     );
     assert!(found.fix.unwrap().starts_with("test -s ca.crt && "));
     let missing = judged(None);

@@ -10,7 +10,7 @@ fn of_placed(position: usize) -> Webhook {
 
 fn registered(ours: &[Webhook]) -> Facts {
     Facts {
-        ours: ours.to_vec(),
+        ours: Some(ours.to_vec()),
         ..Facts::example()
     }
 }
@@ -26,15 +26,8 @@ fn faulty_webhook_registration_is_reported_with_fixes() {
     let good = [of_placed(0), Webhook::example()];
     assert_eq!(levels(&good), [Level::Ok, Level::Ok]);
     assert_eq!(levels(&good[1..]), [Level::Ok, Level::Warning]);
-    let other = Webhook::changed("pods.edgeward.io", 1, |entry| {
-        entry.rules = None;
-        entry.failure_policy = Some("Fail".into());
-        entry.timeout_seconds = Some(10);
-    });
-    assert_eq!(
-        levels(std::slice::from_ref(&other)),
-        [Level::Fault, Level::Warning, Level::Warning, Level::Warning]
-    );
+    let other = Webhook::changed("pods.edgeward.io", 1, |entry| entry.rules = None);
+    assert_eq!(levels(std::slice::from_ref(&other)), [Level::Fault, Level::Warning]);
     let found = registration(&registered(&[other])).into_iter();
     let fixes: Vec<_> = found.map(|found| found.fix.unwrap()).collect();
     // The fix sets the rules of one webhook, and leaves the rest of a registration that a user has changed.
@@ -44,7 +37,6 @@ fn faulty_webhook_registration_is_reported_with_fixes() {
         "{}",
         fixes[0]
     );
-    assert_eq!(fixes[2], format!("{add}timeoutSeconds\", \"value\": 1}}]'"));
 }
 
 #[test]
@@ -128,7 +120,7 @@ fn opted_in_namespace_not_selected_by_webhook_is_a_fault() {
         entry.namespace_selector = serde_json::from_value(theirs).unwrap();
     });
     let facts = Facts {
-        ours: vec![of_placed(0), elsewhere],
+        ours: Some(vec![of_placed(0), elsewhere]),
         ..of_namespaces(&config, &all(&[("shop", "true")]))
     };
     assert_eq!(namespaces(&facts)[0].level, Level::Fault);
@@ -146,40 +138,18 @@ fn opted_in_namespace_not_selected_by_webhook_is_a_fault() {
         let mut findings = namespaces(&of_namespaces(config, namespaces_found));
         findings.pop().unwrap().fix.unwrap()
     };
+    let edit = "kubectl edit mutatingwebhookconfiguration zz-edgeward   # its namespaceSelectors leave";
     assert_eq!(
         fix(&shop, &acme),
-        r"kubectl kustomize mine | sed 's/example\.io/acme.dev/g' | kubectl apply -f -   # it is of the domain example.io"
+        format!("{edit} shop out, and it is of the domain example.io")
     );
-    // The configuration is missing, so the domain is only assumed.
-    let mut assumed = of_namespaces(&acme, &shop);
-    assumed.found.missing = Some("there is none".into());
-    let found = namespaces(&assumed).pop().unwrap();
-    assert_eq!(found.fix, assumed.found.assumption());
-    // The domain is right, but the selector excludes the namespace. A manifest must not overrule that.
+    // The domain is right, but the selector excludes the namespace.
     let excluded = Config {
         excluded_namespaces: vec![],
         ..Config::default()
     };
     let found = fix(&all(&[("kube-system", "true")]), &excluded);
-    assert_eq!(
-        found,
-        "kubectl edit mutatingwebhookconfiguration zz-edgeward   # its namespaceSelectors: what leaves kube-system out; \
-         pods.edgeward.io is of scheduling.example.io/managed and without scheduling.example.io/policies, \
-         policies.edgeward.io with it"
-    );
-}
-
-#[test]
-fn host_and_port_are_parsed_from_https_url_only() {
-    let is = |url: &str| host(url).map(|(host, port)| format!("{host} {port}"));
-    assert_eq!(is("https://127.0.0.1:8443/mutate").as_deref(), Some("127.0.0.1 8443"));
-    assert_eq!(
-        is("https://edge.example.com/mutate").as_deref(),
-        Some("edge.example.com 443")
-    );
-    assert_eq!(is("https://[::1]:8443/mutate").as_deref(), Some("[::1] 8443"));
-    assert_eq!(is("http://127.0.0.1:8443/mutate"), None);
-    assert_eq!(is(""), None);
+    assert_eq!(found, format!("{edit} kube-system out"));
 }
 
 #[test]

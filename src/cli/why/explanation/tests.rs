@@ -98,9 +98,9 @@ shop/web runs on node c1 of site cloud: the edge has no room, and this cloud mee
 
 asks for  latency, latency target 300 ms, priority 5, cpu 200m
 decided   site cloud: the edge has no room, and this cloud meets its time (cloud_edge_no_capacity)
-          at 2026-11-21T11:50:00Z, 10 min ago, RTT 22 ms
-          cloud: ETA 164 ms, fits 1 node, not refused
-          edge: ETA 120 ms, fits 0 nodes, refused: no node has room (no_room)
+          at 2026-11-21T11:50:00Z, 10m ago, RTT 22 ms
+          cloud: fits 1 node, ETA 164 ms
+          edge: fits 0 nodes, ETA 120 ms, refused: it has no room (no_room)
 is        Running, node c1, site cloud
           started at 2026-11-21T11:50:03Z
 now       site edge: it fits and meets its SLO (edge_feasible_slo_met)
@@ -132,7 +132,7 @@ fn explanation_of_gated_pod_says_why_it_waits() {
         None,
         &[],
     );
-    let first = "shop/web does not run: gated by edgeward for 10 s: no site is good for it now; it waits behind edgeward's scheduling \
+    let first = "shop/web does not run: gated by edgeward for 10s: no site is good for it now; it waits behind edgeward's scheduling \
                  gate (held_no_capacity)\n";
     assert!(text.starts_with(first), "{text}");
     for line in [
@@ -141,7 +141,7 @@ fn explanation_of_gated_pod_says_why_it_waits() {
         "          kube-scheduler: blocked due to non-empty scheduling gates\n",
         // The pod stays gated, and its own constraints still count.
         "now       gate: no site is good for it now; it waits behind edgeward's scheduling gate (held_no_capacity)\n",
-        "fits 0 nodes, Never: the pod's constraints allow 0 of its 1 nodes, and it tolerates the taints of none of them (no_matching_node)\n",
+        "fits 0 nodes, Never: the pod's constraints and tolerations allow no node: nodes 1, the constraints allow 0 (no_matching_node)\n",
         "changed   nothing that the decision names\n",
     ] {
         assert!(text.contains(line), "no {line:?} in\n{text}");
@@ -176,11 +176,10 @@ fn explanation_starts_with_missing_leader_or_overdue_limit() {
         "2026-11-21T08:00:00Z",
         &[GATE],
         nobody(Some("2026-11-21T09:00:00.123456Z")),
-        "4 h: it is not being released: no replica leads by the Lease edgeward-system/edgeward, since 2026-11-21T09:00:00Z; start a replica, or remove \
+        "4h: it is not being released: no replica leads by the Lease edgeward-system/edgeward, since 2026-11-21T09:00:00Z; start a replica, or remove \
          its gate: edgeward release web -n shop",
         &[
             "decided   gate: no site is good for it now",
-            "          gated longer than it may be, since 2026-11-21T08:00:30Z\n",
             "now       site edge: it fits and meets its SLO",
         ],
     );
@@ -188,7 +187,7 @@ fn explanation_starts_with_missing_leader_or_overdue_limit() {
         "2026-11-21T11:59:50Z",
         &[GATE],
         nobody(None),
-        "10 s: it is not being released: no replica leads: there is no Lease edgeward-system/edgeward; start a replica, or remove its gate: edgeward release web -n \
+        "10s: it is not being released: no replica leads: there is no Lease edgeward-system/edgeward; start a replica, or remove its gate: edgeward release web -n \
          shop",
         &[],
     );
@@ -197,18 +196,18 @@ fn explanation_starts_with_missing_leader_or_overdue_limit() {
         "2026-11-21T11:50:00Z",
         &[GATE],
         None,
-        "10 min: its limit ended at 2026-11-21T11:50:30Z, and it is still gated; its Events and the log \
+        "10m: its limit ended at 2026-11-21T11:50:30Z, and it is still gated; its Events and the log \
          of the leader say why",
-        &["          gated longer than it may be, since 2026-11-21T11:50:30Z\n"],
+        &[],
     );
     let waits = "no site is good for it now; it waits behind edgeward's scheduling gate (held_no_capacity)";
-    says("2026-11-21T11:59:30Z", &[GATE], None, &format!("30 s: {waits}"), &[]);
+    says("2026-11-21T11:59:30Z", &[GATE], None, &format!("30s: {waits}"), &[]);
     // The limit does not count while other gates hold the pod.
     says(
         "2026-11-21T11:50:00Z",
         &[GATE, "queue.example/admitted"],
         None,
-        &format!("10 min (and by gates of others: queue.example/admitted): {waits}"),
+        &format!("10m (and by gates of others: queue.example/admitted): {waits}"),
         &[],
     );
 }

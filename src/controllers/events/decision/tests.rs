@@ -5,7 +5,6 @@ use edgeward_decision::keys::Keys;
 use edgeward_decision::placement::verdict::Reason;
 use serde_json::json;
 
-use super::super::NOTE_BYTES;
 use super::*;
 
 const AT: &str = "2026-01-01T00:00:00Z";
@@ -107,14 +106,14 @@ fn decision_note_contains_request_rtt_and_site_figures() {
         note(json!({})),
         "sent to site the-cloud: the edge has no room, and this cloud meets its time (cloud_edge_no_capacity); \
          asks for deadline 500 ms, cpu 200m, memory 128Mi; RTT 22 ms; cloud: fits 1 node, ETA 144 ms; \
-         edge: fits 0 nodes, ETA 120 ms, refused: no node has room (no_room), the ETA is beyond the deadline (deadline)"
+         edge: fits 0 nodes, ETA 120 ms, refused: it has no room (no_room), the ETA is beyond the deadline (deadline)"
     );
     let full = r#"{"edge":{"fittingNodes":0,"etaMs":120,"refusals":
         {"no_room":{"usableNodes":2,"request":{"cpu":200,"memory":64},"largestFree":{"cpu":100,"memory":64}}}}}"#;
     let note = note(json!({"scheduling.example.io/explain": full, "scheduling.example.io/wanRttMs": "x".repeat(65)}));
     assert!(
         note.ends_with(
-            "memory 128Mi; edge: fits 0 nodes, ETA 120 ms, refused: none of its usable nodes (2) has room: asked for cpu 200m, free \
+            "memory 128Mi; edge: fits 0 nodes, ETA 120 ms, refused: it has no room: usable nodes 2, asked for cpu 200m, free \
              at most cpu 100m (no_room)"
         ),
         "{note}"
@@ -176,7 +175,7 @@ fn event_stays_within_api_server_limits() {
         ..events("cloud_best_effort", CLOUD, false).remove(0)
     };
     let event = long.event();
-    assert!(event.note.unwrap().len() <= NOTE_BYTES);
+    assert!(event.note.unwrap().len() <= 1024);
     assert_eq!(event.metadata.name.unwrap().len(), 253);
     assert_eq!(event.metadata.namespace.as_deref(), Some("shop"));
     let regarding = event.regarding.unwrap();

@@ -42,12 +42,9 @@ impl Server {
     /// The candidate reads the Lease, and writes it if it may. Returns whether it saw the history go back.
     fn serve(&mut self, candidate: &mut Candidate, now: Now) -> bool {
         let mut lease = self.read();
-        let mut went_back = candidate.went_back(&lease).is_some();
-        if candidate.acquire(&mut lease, now).is_none()
-            && let Some(stored) = self.write(&lease)
-        {
+        let went_back = candidate.went_back(&lease).is_some();
+        if candidate.acquire(&mut lease, now).is_none() && self.write(&lease).is_some() {
             candidate.acquired(now.moment);
-            went_back |= candidate.went_back(&stored).is_some();
         }
         went_back
     }
@@ -64,7 +61,7 @@ impl Server {
 }
 
 fn holds(candidate: &Candidate, now: Now) -> bool {
-    candidate.held_until().is_some_and(|until| now.moment < until)
+    candidate.held_until.is_some_and(|until| now.moment < until)
 }
 
 #[test]

@@ -6,42 +6,21 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::*;
-use crate::cache::entry::Unbound;
-use crate::cache::tests::{Fixture, bound, edge_node, of, pod, unschedulable, with};
+use crate::cache::entry::{PodEntry, Unbound};
+use crate::cache::tests::{Fixture, edge_node, of, pod, unschedulable, with};
 use crate::pod_record::Phase;
 use edgeward_decision::model::remote_room::{Bound, Start};
 use edgeward_kube::resources::Amounts;
 
-/// An event that a watch may deliver.
+/// An event that a watch may deliver. Nodes and pods are named by their index.
 #[derive(Debug, Clone)]
 enum Event {
-    Node {
-        name: usize,
-        millicores: u32,
-        label: usize,
-        cordoned: bool,
-        ready: bool,
-    },
-    NodeGone {
-        name: usize,
-    },
-    Pod {
-        uid: usize,
-        millicores: u32,
-        priority: i32,
-        site: usize,
-        at: At,
-        message: Option<u8>,
-        controlled: bool,
-        scheduler: usize,
-        is_placeholder: bool,
-    },
-    PodGone {
-        uid: usize,
-    },
-    Listed {
-        kept: usize,
-    },
+    Node(Value),
+    NodeGone(usize),
+    Pod(usize, Value),
+    PodGone(usize),
+    /// A list with the pods of these bits.
+    Listed(usize),
     Managed(bool),
     /// Whether the edge and the cloud swap their labels.
     Sites(bool),
@@ -49,73 +28,87 @@ enum Event {
     Publish,
 }
 
-#[derive(Debug, Clone)]
-enum At {
-    Nowhere,
-    Bound(usize),
-    Nominated(usize),
-    Gated,
-    Finished(usize),
-}
-
 const NODES: [&str; 4] = ["n0", "n1", "n2", "n3"];
 const PODS: [&str; 8] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"];
 const SCHEDULERS: [&str; 4] = ["default-scheduler", "default-scheduler", "other", "ghost"];
 
-fn event() -> impl Strategy<Value = Event> {
-    let at = prop_oneof![
-        4 => Just(At::Nowhere),
-        3 => (0..4_usize).prop_map(At::Bound),
-        1 => (0..4_usize).prop_map(At::Nominated),
-        1 => Just(At::Gated),
-        1 => (0..4_usize).prop_map(At::Finished),
+fn node() -> impl Strategy<Value = Event> {
+    let labels = [
+        json!({"node.role/edge": "true"}),
+        json!({"node.role/cloud": "true"}),
+        json!({"node.role/edge": "true", "node.role/cloud": "true"}),
+        json!({}),
     ];
-    let size = prop::sample::select(vec![0_u32, 100, 300, 500, 900, 5000]);
-    let pod = (
-        0..8_usize,
-        size,
-        -1..2_i32,
-        0..3_usize,
-        at,
-        prop::option::of(0..2_u8),
-        any::<bool>(),
-        0..4_usize,
-        any::<bool>(),
-    );
-    let pod = pod.prop_map(
-        |(uid, millicores, priority, site, at, message, controlled, scheduler, is_placeholder)| Event::Pod {
-            uid,
-            millicores,
-            priority,
-            site,
-            at,
-            message,
-            controlled,
-            scheduler,
-            is_placeholder: is_placeholder && priority < 0,
-        },
-    );
-    let sizes = prop::sample::select(vec![0_u32, 400, 1000, 1000, 2000]);
     let node = (
-        0..4_usize,
-        sizes,
-        0..4_usize,
+        prop::sample::select(NODES.to_vec()),
+        prop::sample::select(vec![0_u32, 400, 1000, 1000, 2000]),
+        prop::sample::select(labels.to_vec()),
         prop::bool::weighted(0.1),
-        prop::bool::weighted(0.9),
+        prop::sample::select(vec!["Unknown", "True", "True", "True", "True", "True"]),
     );
-    let node = node.prop_map(|(name, millicores, label, cordoned, ready)| Event::Node {
-        name,
-        millicores,
-        label,
-        cordoned,
-        ready,
-    });
+    node.prop_map(|(name, millicores, labels, cordoned, ready)| {
+        let node = with(edge_node(name, millicores), "/metadata/labels", labels);
+        let node = with(node, "/spec", json!({"unschedulable": cordoned}));
+        let conditions = json!([{"type": "Ready", "status": ready}]);
+        Event::Node(with(node, "/status/conditions", conditions))
+    })
+}
+
+fn some_pod() -> impl Strategy<Value = Event> {
+    let node = || prop::sample::select(NODES.to_vec());
+    // Where the pod is: changes of its spec and status.
+    let at = prop_oneof![
+        4 => Just(vec![]),
+        3 => node().prop_map(|node| vec![("/spec/nodeName", json!(node))]),
+        1 => node().prop_map(|node| vec![("/status/nominatedNodeName", json!(node))]),
+        1 => Just(vec![("/spec/schedulingGates", json!([{"name": "x"}]))]),
+        1 => node().prop_map(|node| vec![("/spec/nodeName", json!(node)), ("/status/phase", json!("Failed"))]),
+    ];
+    let sites = [
+        json!({"node.role/edge": "true"}),
+        json!({"node.role/cloud": "true"}),
+        json!({}),
+    ];
+    let messages = vec!["0/1 nodes are available: 1 Insufficient cpu.", "1"];
+    let parts = (
+        0..8_usize,
+        prop::sample::select(vec![0_u32, 100, 300, 500, 900, 5000]),
+        -1..2_i32,
+        prop::sample::select(sites.to_vec()),
+        at,
+        prop::option::of(prop::sample::select(messages)),
+        any::<bool>(),
+        prop::sample::select(SCHEDULERS.to_vec()),
+        any::<bool>(),
+    );
+    parts.prop_map(
+        |(uid, millicores, priority, site, at, message, controlled, scheduler, is_placeholder)| {
+            let pod = with(pod(PODS[uid], millicores), "/spec/nodeSelector", site);
+            let mut pod = of(scheduler, with(pod, "/spec/priority", priority.into()));
+            if is_placeholder && priority < 0 {
+                pod["metadata"]["annotations"] = json!({});
+            }
+            if !controlled {
+                pod["metadata"]["ownerReferences"] = Value::Null;
+            }
+            if let Some(message) = message {
+                pod = unschedulable(pod, message);
+            }
+            let placed = at
+                .into_iter()
+                .fold(pod, |pod, (pointer, value)| with(pod, pointer, value));
+            Event::Pod(uid, placed)
+        },
+    )
+}
+
+fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        6 => pod,
-        3 => node,
-        1 => (0..4_usize).prop_map(|name| Event::NodeGone { name }),
-        2 => (0..8_usize).prop_map(|uid| Event::PodGone { uid }),
-        1 => (0..256_usize).prop_map(|kept| Event::Listed { kept }),
+        6 => some_pod(),
+        3 => node(),
+        1 => (0..4_usize).prop_map(Event::NodeGone),
+        2 => (0..8_usize).prop_map(Event::PodGone),
+        1 => (0..256_usize).prop_map(Event::Listed),
         1 => any::<bool>().prop_map(Event::Managed),
         1 => any::<bool>().prop_map(Event::Sites),
         2 => (0..20_i64).prop_map(Event::Wait),
@@ -126,90 +119,25 @@ fn event() -> impl Strategy<Value = Event> {
 impl Fixture {
     fn happen(&mut self, event: &Event, seen: &mut BTreeMap<usize, Value>) {
         match event {
-            Event::Node {
-                name,
-                millicores,
-                label,
-                cordoned,
-                ready,
-            } => {
-                let labels = [
-                    json!({"node.role/edge": "true"}),
-                    json!({"node.role/cloud": "true"}),
-                    json!({"node.role/edge": "true", "node.role/cloud": "true"}),
-                    json!({}),
-                ];
-                let node = with(
-                    edge_node(NODES[*name], *millicores),
-                    "/metadata/labels",
-                    labels[*label].clone(),
-                );
-                let node = with(node, "/spec", json!({"unschedulable": cordoned}));
-                let state = if *ready { "True" } else { "Unknown" };
-                self.node(&with(
-                    node,
-                    "/status/conditions",
-                    json!([{"type": "Ready", "status": state}]),
-                ));
+            Event::Node(node) => self.node(node),
+            Event::NodeGone(name) => self.cache.delete_node(NODES[*name]),
+            Event::Pod(uid, pod) => {
+                self.pod(pod);
+                seen.insert(*uid, pod.clone());
             }
-            Event::NodeGone { name } => self.cache.delete_node(NODES[*name]),
-            Event::Pod {
-                uid,
-                millicores,
-                priority,
-                site,
-                at,
-                message,
-                controlled,
-                scheduler,
-                is_placeholder,
-            } => {
-                let selectors = [
-                    json!({"node.role/edge": "true"}),
-                    json!({"node.role/cloud": "true"}),
-                    json!({}),
-                ];
-                let pod = pod(PODS[*uid], *millicores);
-                let pod = with(pod, "/spec/nodeSelector", selectors[*site].clone());
-                let pod = with(pod, "/spec/priority", (*priority).into());
-                let pod = of(SCHEDULERS[*scheduler], pod);
-                let pod = match is_placeholder {
-                    true => with(pod, "/metadata/annotations", json!({})),
-                    false => pod,
-                };
-                let pod = if *controlled {
-                    pod
-                } else {
-                    with(pod, "/metadata/ownerReferences", Value::Null)
-                };
-                let pod = match message {
-                    Some(0) => unschedulable(pod, "0/1 nodes are available: 1 Insufficient cpu."),
-                    Some(message) => unschedulable(pod, &message.to_string()),
-                    None => pod,
-                };
-                let pod = match at {
-                    At::Nowhere => pod,
-                    At::Bound(node) => bound(pod, NODES[*node]),
-                    At::Nominated(node) => with(pod, "/status/nominatedNodeName", NODES[*node].into()),
-                    At::Gated => with(pod, "/spec/schedulingGates", json!([{"name": "x"}])),
-                    At::Finished(node) => with(bound(pod, NODES[*node]), "/status/phase", "Failed".into()),
-                };
-                self.pod(&pod);
-                seen.insert(*uid, pod);
-            }
-            Event::PodGone { uid } => {
+            Event::PodGone(uid) => {
                 self.cache.delete_pod(PODS[*uid]);
                 seen.remove(uid);
             }
-            Event::Listed { kept } => {
+            Event::Listed(kept) => {
                 self.cache.list_began(Kind::Pods);
                 seen.retain(|uid, _| kept >> uid & 1 == 1);
-                for pod in seen.values() {
-                    self.pod(pod);
-                }
+                seen.values().for_each(|pod| self.pod(pod));
                 self.cache.list_ended(Kind::Pods);
             }
-            Event::Managed(managed) => self.cache.apply_namespace("shop", *managed),
+            Event::Managed(managed) => {
+                self.cache.apply_namespace("shop", *managed);
+            }
             Event::Sites(are_swapped) => {
                 let mut labels = ["node.role/edge", "node.role/cloud"];
                 if *are_swapped {
@@ -219,7 +147,7 @@ impl Fixture {
                     {"name": "edge", "kind": "edge", "nodeSelector": {labels[0]: "true"}},
                     {"name": "cloud", "kind": "cloud", "nodeSelector": {labels[1]: "true"}},
                 ]);
-                self.cache.configure(&Config::read(&json!({ "sites": sites })).unwrap());
+                self.configure(Config::read(&json!({ "sites": sites })).unwrap());
             }
             Event::Wait(seconds) => self.wait(*seconds),
             Event::Publish => {
@@ -233,29 +161,39 @@ impl Fixture {
     fn check(&self, snapshot: &Snapshot) {
         let cache = &self.cache;
         for node in snapshot.sites.iter().flat_map(Site::nodes) {
-            let charging = || cache.pods.values().filter(|pod| pod.charged == Some(node.id));
+            let charging = || cache.pods.by_uid.values().filter(|pod| pod.charged == Some(node.id));
             let cpu: i64 = charging().map(|pod| pod.request.cpu.0).sum();
             assert_eq!(
-                (node.used.cpu.0, node.pods),
+                (node.charges.used.cpu.0, node.charges.pods),
                 (cpu, charging().count() as i64),
                 "{}",
                 node.name
             );
             let headroom = charging().filter(|pod| pod.slo.is_none());
             let headroom: i64 = headroom.map(|pod| pod.request.cpu.0).sum();
-            let part: i64 = node.placeholders.iter().map(|(_, share)| share.amounts.cpu.0).sum();
+            let part: i64 = node
+                .charges
+                .placeholders
+                .iter()
+                .map(|(_, share)| share.amounts.cpu.0)
+                .sum();
             assert_eq!(part, headroom);
-            let part: i64 = node.by_priority.iter().map(|(_, share)| share.amounts.cpu.0).sum();
+            let part: i64 = node
+                .charges
+                .by_priority
+                .iter()
+                .map(|(_, share)| share.amounts.cpu.0)
+                .sum();
             assert_eq!(part, cpu);
-            assert!(cache.nodes[&node.id].known);
+            assert!(cache.nodes.by_id[&node.id].known);
         }
-        let are_anywhere = cache.nodes.values();
+        let are_anywhere = cache.nodes.by_id.values();
         let are_anywhere = are_anywhere
             .filter(|entry| entry.site.is_some())
-            .any(|entry| !entry.placeholders.is_empty());
+            .any(|entry| !entry.node.charges.placeholders.is_empty());
         assert_eq!(snapshot.has_placeholders, are_anywhere);
         for (at, entry) in cache.sites.iter().enumerate() {
-            let members = cache.nodes.values().filter(|node| node.site == Some(at));
+            let members = cache.nodes.by_id.values().filter(|node| node.site == Some(at));
             let mut names: Vec<_> = members.map(|node| Arc::clone(&node.node.name)).collect();
             names.sort();
             let site = &snapshot.sites[at];
@@ -265,11 +203,11 @@ impl Fixture {
         let mut waiting = 0;
         let mut closing = 0;
         let mut witnesses = vec![];
-        for (uid, pod) in &cache.pods {
+        for (uid, pod) in &cache.pods.by_uid {
             let Some(unbound) = &pod.unbound else {
                 let expected = pod.node.filter(|_| pod.phase != Phase::Finished);
                 assert_eq!(pod.charged, expected, "{uid}");
-                let site = pod.node.and_then(|node| cache.nodes.get(&node)?.site);
+                let site = pod.node.and_then(|node| cache.nodes.by_id.get(&node)?.site);
                 if site == Some(1) && pod.is_pending() {
                     match &pod.start {
                         Start::Refused(Some(bound)) => {
@@ -277,13 +215,19 @@ impl Fixture {
                             witnesses.push(bound);
                         }
                         Start::Refused(None) => closing += u64::from(pod.controller.is_some()),
-                        Start::Silent => assert!(pod.silent_until > self.now, "{uid}"),
+                        Start::Silent => assert!(pod.until > self.now, "{uid}"),
                         Start::Begun => panic!("{uid}"),
                     }
                 }
                 continue;
             };
-            let fitting: Vec<_> = cache.nodes.keys().copied().filter(|id| self.fits(*id, uid)).collect();
+            let fitting: Vec<_> = cache
+                .nodes
+                .by_id
+                .keys()
+                .copied()
+                .filter(|id| self.fits(*id, uid))
+                .collect();
             match (unbound.nominated, unbound.refusal) {
                 (Some(_), _) => assert_eq!(pod.charged, unbound.nominated),
                 (None, Some(_)) => {
@@ -292,15 +236,15 @@ impl Fixture {
                 }
                 (None, None) if unbound.is_expired => assert!(pod.charged.is_none(), "{uid}"),
                 (None, None) => {
-                    assert!(unbound.until > self.now, "{uid}");
+                    assert!(pod.until > self.now, "{uid}");
                     match pod.charged {
                         // The pod stays on a node without room for it only if it fits no other node.
-                        Some(id) if cache.unbound_pods.idle.contains(&pod.key(uid)) => {
+                        Some(id) if cache.pods.unbound.idle.contains(&pod.key(uid)) => {
                             assert!(fitting.iter().all(|other| *other == id), "{uid}");
                         }
                         Some(id) => {
-                            let node = &cache.nodes[&id].node;
-                            let is_overfull = node.used.cpu.0 > node.allocatable.cpu.0;
+                            let node = &cache.nodes.by_id[&id].node;
+                            let is_overfull = node.charges.used.cpu.0 > node.allocatable.cpu.0;
                             assert!(is_overfull || fitting.contains(&id), "{uid}");
                         }
                         None => assert!(fitting.is_empty(), "{uid}"),
@@ -316,7 +260,7 @@ impl Fixture {
                     && cpu <= entry.node.allocatable.cpu.0
             };
             let waits = is_refused && fitting.is_empty() && pod.slo.is_some();
-            waiting += u64::from(waits && cache.nodes.values().any(could_be_gated));
+            waiting += u64::from(waits && cache.nodes.by_id.values().any(could_be_gated));
             let closes = is_refused && !fitting.is_empty() && unbound.site.is_some();
             closing += u64::from(closes && pod.controller.is_some());
         }
@@ -345,9 +289,9 @@ impl Fixture {
 
     /// Whether the pod fits the node together with all other pods, computed from scratch.
     fn fits(&self, id: NodeId, uid: &Arc<str>) -> bool {
-        let entry = &self.cache.nodes[&id];
-        let pod = &self.cache.pods[uid];
-        let others = self.cache.pods.iter().filter(|(other, _)| *other != uid);
+        let entry = &self.cache.nodes.by_id[&id];
+        let pod = &self.cache.pods.by_uid[uid];
+        let others = self.cache.pods.by_uid.iter().filter(|(other, _)| *other != uid);
         let charging: Vec<_> = others.filter(|(_, other)| other.charged == Some(id)).collect();
         // kube-scheduler evicts placeholders for this pod, so what they use counts as free.
         let is_room = |other: &PodEntry| pod.priority >= 0 && other.slo.is_none();
@@ -360,9 +304,9 @@ impl Fixture {
 
     /// Whether the node accepts pods like this one, apart from room.
     fn is_open(&self, id: NodeId, unbound: &Unbound) -> bool {
-        let entry = &self.cache.nodes[&id];
+        let entry = &self.cache.nodes.by_id[&id];
         let selector = unbound.site.is_none() || unbound.site == entry.site;
-        entry.known && entry.node.ready && !entry.node.cordoned && selector
+        entry.known && entry.node.state.ready && !entry.node.state.cordoned && selector
     }
 }
 
@@ -383,7 +327,7 @@ proptest! {
             fixture.cache.delete_pod(uid);
         }
         let snapshot = fixture.publish();
-        prop_assert!(snapshot.sites.iter().flat_map(Site::nodes).all(|node| node.pods == 0 && node.used == Amounts::default()));
+        prop_assert!(snapshot.sites.iter().flat_map(Site::nodes).all(|node| node.charges.pods == 0 && node.charges.used == Amounts::default()));
         prop_assert!(snapshot.sites.iter().all(|site| site.queues.is_empty() && site.closed.iter().all(|(_, _, pods)| *pods == 0)));
         for name in NODES {
             fixture.cache.delete_node(name);
@@ -392,7 +336,7 @@ proptest! {
         fixture.wait(600);
         let snapshot = fixture.publish();
         prop_assert!(snapshot.sites.iter().all(|site| site.full.is_empty() && site.closed.iter().next().is_none()));
-        prop_assert!(fixture.cache.nodes.is_empty() && fixture.cache.names.is_empty());
+        prop_assert!(fixture.cache.nodes.by_id.is_empty() && fixture.cache.nodes.ids.is_empty());
         prop_assert_eq!(fixture.cache.next_change(), None);
     }
 }

@@ -15,7 +15,7 @@ impl Fixture {
         let mut fixture = Self::new();
         let node = edge_node("cloud-0", 64_000);
         fixture.node(&with(node, "/metadata/labels", json!({"node.role/cloud": "true"})));
-        for kind in Kind::ALL {
+        for kind in Kind::REQUIRED {
             fixture.cache.list_ended(kind);
         }
         fixture
@@ -62,9 +62,9 @@ fn cloud_is_full_from_smallest_refused_request() {
     fixture.pod(&refused("1", 500));
     fixture.pod(&refused("2", 800));
     fixture.pod(&refused("2", 800));
-    assert_eq!(fixture.full(), ["cpu 500m or more (2 wait)"]);
+    assert_eq!(fixture.full(), ["cpu 500m or more (2 waiting)"]);
     fixture.pod(&refused("3", 200));
-    assert_eq!(fixture.full(), ["cpu 200m or more (3 wait)"]);
+    assert_eq!(fixture.full(), ["cpu 200m or more (3 waiting)"]);
     let waiting: u64 = fixture.publish().sites[1]
         .queues
         .iter()
@@ -86,8 +86,8 @@ fn cloud_is_full_from_smallest_refused_request() {
     assert_eq!(
         fixture.full(),
         [
-            "cpu 200m or more (2 wait)",
-            "memory 1Gi and a pod slot or more (1 waits)"
+            "cpu 200m or more (2 waiting)",
+            "memory 1Gi and a pod slot or more (1 waiting)"
         ],
         "for a while the least counts that there was"
     );
@@ -108,22 +108,22 @@ fn edge_and_ending_pods_neither_fill_nor_close_the_cloud() {
 
 /// Columns: events after a pod of 500 m was refused, and the bounds at the end.
 const CASES: &str = "\
-pass 100 | cpu 500m or more (1 waits)
-refused 2 500; delete 1; pass 100 | cpu 500m or more (1 waits)
-delete 1; publish; pass 59 | cpu 500m or more (none waits)
+pass 100 | cpu 500m or more (1 waiting)
+refused 2 500; delete 1; pass 100 | cpu 500m or more (1 waiting)
+delete 1; publish; pass 59 | cpu 500m or more (0 waiting)
 delete 1; publish; pass 60 |
 # Whatever is said of pods that no scheduler put there.
 delete 1; publish; pass 59; unbound 2 500; pass 1 |
 # A new witness begins them anew.
-delete 1; publish; pass 59; refused 2 500; publish; delete 2; publish; pass 59 | cpu 500m or more (none waits)
+delete 1; publish; pass 59; refused 2 500; publish; delete 2; publish; pass 59 | cpu 500m or more (0 waiting)
 # Until a pod that asks for as much has begun, also the witness itself.
 delete 1; publish; sent 2 500; begun 2 500 |
 begun 1 500 |
 # Other sites change, and change back.
-delete 1; publish; other sites | cpu 500m or more (none waits)
-delete 1; sent 2 400; begun 2 400 | cpu 500m or more (none waits)
-sent 2 600; begun 2 600 | cpu 500m or more (1 waits)
-delete 1; list; begun 2 500; listed | cpu 500m or more (none waits)";
+delete 1; publish; other sites | cpu 500m or more (0 waiting)
+delete 1; sent 2 400; begun 2 400 | cpu 500m or more (0 waiting)
+sent 2 600; begun 2 600 | cpu 500m or more (1 waiting)
+delete 1; list; begun 2 500; listed | cpu 500m or more (0 waiting)";
 
 impl Fixture {
     fn step(&mut self, step: &str) {
@@ -159,7 +159,7 @@ impl Fixture {
                 sites,
                 ..Config::default()
             };
-            self.cache.configure(&config);
+            self.configure(config);
             assert_eq!(self.publish().sites[cloud].full.len(), 1);
         }
     }
@@ -197,7 +197,7 @@ fn refused_pod_with_unset_cpu_request_sets_no_bound() {
         (
             "containers",
             json!({"requests": {"cpu": "2m"}}),
-            Some("cpu 3m or more (1 waits)"),
+            Some("cpu 3m or more (1 waiting)"),
         ),
     ] {
         let mut fixture = Fixture::with_a_cloud();
@@ -261,7 +261,7 @@ fn thousands_of_refused_pods_keep_bounds_at_their_maximum() {
     assert_eq!(fixture.full().len(), MAX_BOUNDS);
     // A bound that covers all the others is not dropped.
     fixture.pod(&refused("plain", 1_000));
-    assert_eq!(fixture.full(), [format!("cpu 1 or more ({} wait)", PODS + 1)]);
+    assert_eq!(fixture.full(), [format!("cpu 1 or more ({} waiting)", PODS + 1)]);
     fixture.cache.delete_pod("plain");
     for i in 0..PODS {
         fixture.cache.delete_pod(&format!("odd-{i}"));
@@ -275,10 +275,9 @@ fn thousands_of_refused_pods_keep_bounds_at_their_maximum() {
 #[test]
 fn cloud_is_in_delta_when_it_fills_and_when_it_opens() {
     let mut fixture = Fixture::with_a_cloud();
-    let cloud = fixture.cache.names["cloud-0"];
+    let cloud = fixture.cache.nodes.ids["cloud-0"];
     let gained_and_lost = |fixture: &mut Fixture| {
-        fixture.publish();
-        let delta = fixture.cache.take_delta();
+        let delta = fixture.delta();
         (delta.gained.contains(&cloud), delta.lost.contains(&cloud))
     };
     fixture.pod(&sent("1", 500));

@@ -91,7 +91,7 @@ fn pod_with_unknown_labels_or_resources_charges_once_bound() {
         let is_requesting = pod["spec"]["nodeSelector"]["label-0"].is_null();
         apply(&mut fixture, &bound(pod, "a"));
         let snapshot = fixture.publish();
-        let used = &snapshot.sites[0].nodes().next().unwrap().used;
+        let used = &snapshot.sites[0].nodes().next().unwrap().charges.used;
         assert_eq!((used.cpu.0, used.scalar(DEVICE)), (500, i64::from(is_requesting)));
         assert_eq!(
             used.scalars.len(),

@@ -45,7 +45,7 @@ impl Run {
         match words[..] {
             ["new"] => f.pod(&new(f)),
             ["new", "on", node] => {
-                let node = f.cache.names[node];
+                let node = f.cache.nodes.ids[node];
                 f.pod_with(&new(f), Some(node));
             }
             ["new", "refused"] => f.pod(&unschedulable(new(f), "no")),
@@ -54,7 +54,7 @@ impl Run {
             ["new", "gated"] => f.pod(&gated(new(f))),
             ["ranked", uid, ..] => {
                 let pod = with(pod(uid, number(2)), "/spec/priority", number(3).into());
-                let a = f.cache.names["a"];
+                let a = f.cache.nodes.ids["a"];
                 f.pod_with(&pod, Some(a));
             }
             ["bound", uid, _, node] => f.pod(&bound(pod(uid, number(2)), node)),
@@ -107,9 +107,9 @@ fn no_more_than_32_schedulers_are_remembered() {
     for number in 0..40 {
         fixture.wait(1);
         let name = format!("s{number}").into();
-        fixture.cache.unbound_pods.handled(&name, 0, fixture.now);
+        fixture.cache.pods.unbound.handled(&name, 0, fixture.now);
     }
-    let schedulers = &fixture.cache.unbound_pods.schedulers;
+    let schedulers = &fixture.cache.pods.unbound.schedulers;
     let names: Vec<_> = schedulers.iter().map(|(name, _)| &**name).collect();
     assert_eq!(
         (names.len(), names.contains(&"s7"), names.contains(&"s8")),

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::*;
 use crate::queue::PlanAction;
 use crate::volumes::read_affinity;
-use crate::volumes::{VolumeChange, VolumeKind};
 use edgeward_decision::model::link::LinkState;
 use edgeward_decision::model::volumes::{ClaimRecord, ClassRecord};
 use edgeward_decision::placement::verdict::Reason;
@@ -22,14 +21,14 @@ fn claim(volume: Option<&str>) -> Change {
         class: Some("far".into()),
         ..ClaimRecord::default()
     });
-    VolumeChange::Claim(["shop".into(), "data".into()], record).into()
+    Change::Claim(["shop".into(), "data".into()], record)
 }
 
 fn volume(name: &str, host: &str) -> Change {
     let requirement = json!({"key": "host", "operator": "In", "values": [host]});
     let terms = json!([{"matchExpressions": [requirement]}]);
     let volume = json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}});
-    VolumeChange::Volume(name.into(), read_affinity(&volume.to_string()).unwrap()).into()
+    Change::Volume(name.into(), read_affinity(&volume.to_string()).unwrap())
 }
 
 /// An edge, and a cloud that declares the storage class `far`.
@@ -41,7 +40,7 @@ fn config() -> Arc<Config> {
 
 fn class() -> Change {
     let class = Some(ClassRecord::new("example.com/far", "WaitForFirstConsumer"));
-    VolumeChange::Class("far".into(), class).into()
+    Change::StorageClass("far".into(), class)
 }
 
 /// A pod with this CPU request that mounts the claim `data`.
@@ -71,12 +70,12 @@ fn gated_pod_waits_for_volume_lists_for_a_limited_time() {
         Change::Namespace("shop".into(), true),
         record(&gated_pod()),
     ];
-    for change in seen.into_iter().chain(Kind::ALL.map(Change::ListEnded)) {
+    for change in seen.into_iter().chain(Kind::REQUIRED.map(Change::ListEnded)) {
         engine.apply(&change, NOW);
     }
     let mut plan = |seconds| {
         let now = NOW.at(NOW.moment.after(Micros::from_secs(seconds)));
-        for kind in Kind::ALL {
+        for kind in Kind::REQUIRED {
             engine.apply(&Change::WatchAlive(kind), now);
         }
         let plan = engine.publish(now).plan?;
@@ -110,10 +109,10 @@ fn pods_sharing_an_unbound_claim_go_to_the_same_site() {
         node_at("c1", "cloud"),
         link(NOW.moment),
         class(),
-        VolumeChange::Claim(["shop".into(), "data".into()], Some(unbound)).into(),
+        Change::Claim(["shop".into(), "data".into()], Some(unbound)),
     ];
-    let lists = Kind::ALL.map(Change::ListEnded).into_iter();
-    let of_volumes = VolumeKind::ALL.map(|kind| VolumeChange::ListEnded(kind).into());
+    let lists = Kind::REQUIRED.map(Change::ListEnded).into_iter();
+    let of_volumes = Kind::OF_DATA.map(Change::ListEnded);
     for change in seen.into_iter().chain(lists).chain(of_volumes) {
         engine.apply(&change, NOW);
     }
@@ -146,9 +145,9 @@ fn pods_sharing_an_unbound_claim_go_to_the_same_site() {
     ephemeral["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1");
     assert_eq!(review(9, &ephemeral, false, 1), to(Reason::EdgeFeasibleSloMet, "edge"));
     let later = NOW.at(NOW.moment.after(Micros::from_secs(61)));
-    let alive = VolumeKind::ALL.map(|kind| VolumeChange::Alive(kind).into()).into_iter();
+    let alive = Kind::OF_DATA.map(Change::WatchAlive).into_iter();
     for change in alive
-        .chain(Kind::ALL.map(Change::WatchAlive))
+        .chain(Kind::REQUIRED.map(Change::WatchAlive))
         .chain([link(later.moment)])
     {
         engine.apply(&change, later);
@@ -163,8 +162,8 @@ fn pods_sharing_an_unbound_claim_go_to_the_same_site() {
 fn gated_pod_is_planned_again_when_its_claim_changes() {
     let mut engine = Engine::new(config(), Arc::default());
     let pod = gated_pod();
-    let lists = Kind::ALL.map(Change::ListEnded).into_iter();
-    let of_volumes = VolumeKind::ALL.map(|kind| VolumeChange::ListEnded(kind).into());
+    let lists = Kind::REQUIRED.map(Change::ListEnded).into_iter();
+    let of_volumes = Kind::OF_DATA.map(Change::ListEnded);
     let seen = [
         node_at("e1", "edge"),
         node_at("c1", "cloud"),

@@ -62,7 +62,7 @@ fn engine() -> (Engine, Arc<SharedState>) {
         Change::Namespace("shop".into(), true),
         Change::Link("far".into(), Some(link)),
     ];
-    for change in told.into_iter().chain(Kind::ALL.map(Change::ListEnded)) {
+    for change in told.into_iter().chain(Kind::REQUIRED.map(Change::ListEnded)) {
         engine.apply(&change, NOW);
     }
     let alive = [Kind::Nodes, Kind::Pods].map(Change::WatchAlive);

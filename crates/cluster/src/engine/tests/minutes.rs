@@ -41,7 +41,7 @@ impl Cluster {
         };
         nodes.iter().for_each(|node| cluster.sees(node));
         cluster.sees(&Change::Namespace("shop".into(), true));
-        Kind::ALL
+        Kind::REQUIRED
             .into_iter()
             .for_each(|kind| cluster.sees(&Change::ListEnded(kind)));
         cluster.has_a_link(LinkState::Healthy);

@@ -2,8 +2,6 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
 use super::*;
-use crate::wan::window::WINDOW;
-use edgeward_kube::units::Permille;
 
 const THRESHOLDS: Thresholds = Thresholds {
     rtt: Micros::from_millis(100),
@@ -318,6 +316,50 @@ proptest! {
             let state = health.link().map(|link| link.state);
             let silent = health.is_silent(0) && health.is_silent(1);
             prop_assert_eq!(state == Some(LinkState::Unreachable), silent);
+        }
+    }
+}
+
+fn window(outcomes: impl IntoIterator<Item = Option<u64>>) -> Window {
+    let mut window = Window::default();
+    outcomes
+        .into_iter()
+        .for_each(|outcome| window.push(outcome.map(Micros)));
+    window
+}
+
+#[test]
+fn window_without_answers_has_no_rtt() {
+    let empty = Window::default();
+    assert_eq!((empty.loss(), empty.rtt()), (None, None));
+    let lost = window([None; 3]);
+    assert_eq!((lost.loss(), lost.rtt()), (Some(Permille(1_000)), None));
+}
+
+#[test]
+fn rtt_is_mean_of_last_five_answers() {
+    let answers = [900, 10, 20, 30, 40].map(Some);
+    assert_eq!(window(answers).rtt(), Some(Micros(200)));
+    assert_eq!(
+        window(answers.into_iter().chain([None, Some(50), None])).rtt(),
+        Some(Micros(30))
+    );
+    assert_eq!(window([Some(7), None, Some(8)]).rtt(), Some(Micros(7)));
+}
+
+proptest! {
+    #[test]
+    fn window_counts_only_the_last_hundred_probes(outcomes in proptest::collection::vec(proptest::option::of(0..1_000_000_u64), 0..300)) {
+        let all = window(outcomes.clone());
+        let last: Vec<Option<u64>> = outcomes[outcomes.len().saturating_sub(WINDOW)..].to_vec();
+        prop_assert_eq!(all.probes(), last.len());
+        let lost = last.iter().filter(|outcome| outcome.is_none()).count();
+        prop_assert_eq!(all.loss().map(|loss| loss.0 as usize), (lost * 1_000).checked_div(last.len()));
+        let answered: Vec<u64> = last.iter().copied().flatten().collect();
+        prop_assert_eq!(all.rtt().is_some(), !answered.is_empty());
+        if let Some(rtt) = all.rtt() {
+            let (least, most) = (answered.iter().min().unwrap(), answered.iter().max().unwrap());
+            prop_assert!((*least..=*most).contains(&rtt.0));
         }
     }
 }

@@ -152,7 +152,7 @@ fn obstacles(workload: &Workload<'_>, site: &Site) -> impl Iterator<Item = Obsta
     site.nodes()
         .map(move |node| match lasting_obstacle(workload, site, node) {
             Some(Obstacle::Traits) => Obstacle::Traits,
-            Some(_) if site.kind() == SiteKind::Cloud && node.young_until.is_some() => Obstacle::New,
+            Some(_) if site.kind() == SiteKind::Cloud && node.state.young_until.is_some() => Obstacle::New,
             Some(lasting) => lasting,
             None if is_usable(workload, site, node) => Obstacle::Apart,
             None => Obstacle::NotReady,
@@ -188,7 +188,7 @@ fn has_traits(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
 }
 
 /// The pod's own tolerations and the tolerations that the site's placement adds.
-fn tolerations<'t>(workload: &'t Workload<'_>, site: &'t Site) -> impl Iterator<Item = &'t Toleration<'t>> + Clone {
+fn tolerations<'t>(workload: &'t Workload<'_>, site: &'t Site) -> impl Iterator<Item = &'t Toleration> + Clone {
     workload.tolerations.iter().chain(&site.definition.tolerations)
 }
 

@@ -1,7 +1,8 @@
-//! Free resources on the site's nodes, and measured free resources of the site as a whole.
+//! Room: on the site's nodes, as measured for the whole site, and as schedulers tell of pods that are Pending.
 
 use serde_json::{Map, Value};
 
+use crate::model::remote_room::FullFrom;
 use crate::model::workload::Workload;
 use crate::placement::filters::Case;
 use crate::placement::room::Taken;
@@ -58,21 +59,21 @@ fn refuse_nodes(case: &Case<'_, '_>, found: &Assessment<'_>) -> Refusal {
 /// The refusal of a site whose measured free resources are less than the pod requests.
 fn refuse_measured(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
     let free = case.room.free(found.site);
-    let bounds = ["cpu", "memory"].map(|name| (name, case.workload.request.get(name), free.get(name)));
-    let exceeds =
-        |(_, request, free): &(&str, i64, Option<i64>)| *request > 0 && free.is_some_and(|free| *request > free);
-    if !bounds.iter().any(exceeds) {
+    let measured = ["cpu", "memory"]
+        .into_iter()
+        .filter_map(|name| Some((name, free.get(name)?)));
+    let asked = |name: &str| case.workload.request.get(name);
+    if !measured.clone().any(|(name, free)| asked(name) > free.max(0)) {
         return None;
     }
-    let (mut requests, mut measured) = (Map::new(), Map::new());
-    for (name, request, free) in bounds {
-        if let Some(free) = free {
-            requests.insert(name.to_owned(), request.into());
-            measured.insert(name.to_owned(), free.into());
-        }
-    }
-    let refusal = Refusal::new(RefusalCode::NoRoom).with("request", requests);
-    Some(refusal.with("measuredFree", measured))
+    let (requests, measured): (Map<_, _>, Map<_, _>) = measured
+        .map(|(name, free)| ((name.to_owned(), asked(name).into()), (name.to_owned(), free.into())))
+        .unzip();
+    Some(
+        Refusal::new(RefusalCode::NoRoom)
+            .with("request", requests)
+            .with("measuredFree", measured),
+    )
 }
 
 /// The pod's request for one resource; `pods` is its pod slot.
@@ -89,4 +90,21 @@ pub(super) fn asked(workload: &Workload<'_>, number: impl Fn(&str) -> i64) -> Ma
     let resources = workload.request.named().map(|(name, _)| name);
     let names = std::iter::once("pods").chain(resources).take(MAX_NAMED_RESOURCES);
     names.map(|name| (name.to_owned(), number(name).into())).collect()
+}
+
+/// Refuses a site where a pod of the same controller is Pending for something that edgeward does not evaluate.
+pub(super) fn closed_to_controller(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
+    let controller = case.workload.controller.as_deref()?;
+    let waiting = found.site.closed.get(&case.workload.namespace, controller)?;
+    Some(Refusal::new(RefusalCode::ClosedByScheduler).with("waitingPods", *waiting))
+}
+
+/// Room in the cluster behind the site, from what its scheduler reports about pods that are Pending there.
+pub(super) fn full_behind_nodes(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
+    let refuses = |full: &&FullFrom| full.bound.refuses(&case.workload.request);
+    let full = found.site.full.iter().find(refuses)?;
+    let amounts = full.bound.amounts().take(MAX_NAMED_RESOURCES);
+    let refused: Map<String, Value> = amounts.map(|(name, amount)| (name.to_owned(), amount.into())).collect();
+    let refusal = Refusal::new(RefusalCode::RemoteFull).with("refused", refused);
+    Some(refusal.with("waitingPods", full.pods))
 }

@@ -1,6 +1,5 @@
 //! Where volumes that do not exist yet will be made: at the sites of the pods that were just placed.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::model::site::SiteDefinition;
@@ -78,10 +77,11 @@ impl AssumedVolumes {
 
 /// Matches the nodes of the site by its selector.
 fn nodes_of(site: &SiteDefinition) -> VolumeAffinity {
-    let text = |text: &str| Cow::Owned(text.to_owned());
-    let is = |(key, value): (&str, &str)| Requirement::on_label(text(key), Cow::Borrowed("In"), vec![text(value)]);
     Arc::new(vec![Term {
-        expressions: site.selector().map(is).collect(),
+        expressions: site
+            .selector()
+            .map(|(key, value)| Requirement::is(key, value))
+            .collect(),
         fields: vec![],
     }])
 }

@@ -1,7 +1,7 @@
 //! Evaluations of policies.
 
 use crate::gym::{Baseline, Protocol, RewardKind, Settings};
-use crate::learning::{Algorithm, Plan, Policy, Training, Trial, have_one_figure, json, over_clusters, tables};
+use crate::learning::{Algorithm, Plan, Policy, Training, Trial, json, tables};
 
 fn plan(algorithm: Algorithm, reward: RewardKind, seed: u64) -> Plan {
     Plan {
@@ -124,34 +124,6 @@ fn trainings_of_different_plans_have_separate_rows() {
         "min-cost",
     ];
     assert_eq!(names, expected);
-    // Each group has a line, but its seeds have none. The paper's line is missing, because it is for another number of
-    // steps.
-    let figure = over_clusters(&sections);
-    assert_eq!(figure.matches("<polyline").count(), 6, "{figure}");
-    assert!(
-        !figure.contains("of the paper") && !figure.contains("trained with 4"),
-        "{figure}"
-    );
-}
-
-#[test]
-fn figure_refuses_policies_of_different_environments() {
-    let policy = |text: &str| {
-        let plan = Plan {
-            settings: Settings::parse(text).unwrap(),
-            ..plan(Algorithm::DeepsetsPpo, RewardKind::Cost, 1)
-        };
-        trained(plan)
-    };
-    have_one_figure(&[policy("reward=cost"), policy("clusters=8")]).unwrap();
-    let mut stays = [policy("mode=stay,reward=cost")];
-    // The paper has no results for requests that stay.
-    assert!(!over_clusters(&trial(&[4, 8]).run(&mut stays).unwrap()).contains("of the paper"));
-    let [stays] = stays;
-    let error = have_one_figure(&[policy("reward=cost"), stays])
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("differ in more than clusters and reward"), "{error}");
 }
 
 #[test]
@@ -160,11 +132,6 @@ fn set_policy_is_evaluated_with_more_clusters() {
     let sections = trial(&[4, 8]).run(&mut policies).unwrap();
     let clusters: Vec<_> = sections.iter().map(|section| section.settings.clusters).collect();
     assert_eq!(clusters, [4, 8]);
-    let figure = over_clusters(&sections);
-    assert!(
-        figure.contains("deepsets-dqn of the paper") && figure.contains(">128</text>"),
-        "{figure}"
-    );
 
     let mut flat = vec![trained(plan(Algorithm::MlpA2c, RewardKind::Cost, 1))];
     let error = trial(&[4, 8]).run(&mut flat).unwrap_err().to_string();

@@ -3,8 +3,7 @@
 use candle_core::{Device, Tensor, Var};
 
 use crate::gym::FEATURES;
-use crate::learning::layers::largest;
-use crate::learning::network::{Network, Shape};
+use crate::learning::network::{Network, Shape, equivariant};
 use crate::learning::optimiser::{Method, Optimiser};
 use crate::learning::rollout::{advantages, log_softmax, masked};
 use crate::random::{Purpose, Stream};
@@ -128,14 +127,12 @@ fn network_outputs_match_published_formula() {
 #[test]
 fn maximum_gradient_goes_to_first_equal_row() {
     let sets = Var::new(&[[[1.0_f32, 5.0], [2.0, 5.0], [2.0, 0.0]]], &Device::Cpu).unwrap();
+    let nothing = Tensor::new(&[[0.0_f32, 0.0]], &Device::Cpu).unwrap();
     let weights = Tensor::new(&[[10.0_f32, 100.0]], &Device::Cpu).unwrap();
-    let gradients = (largest(&sets).unwrap() * weights)
-        .unwrap()
-        .sum_all()
-        .unwrap()
-        .backward()
-        .unwrap();
-    assert_eq!(flat(gradients.get(&sets).unwrap()), [0.0, 100.0, 10.0, 0.0, 0.0, 0.0]);
+    let result = equivariant(&sets, &nothing, &weights).unwrap();
+    let gradients = result.sum_all().unwrap().backward().unwrap();
+    let expected = [0.0, -300.0, -30.0, 0.0, 0.0, 0.0];
+    assert_eq!(flat(gradients.get(&sets).unwrap()), expected);
 }
 
 /// Compares the gradient of every parameter with the slope between two nearby results.

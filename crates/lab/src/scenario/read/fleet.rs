@@ -7,7 +7,7 @@ use edgeward_decision::document::{Checks, Faults};
 use edgeward_decision::fleet_file;
 use edgeward_decision::model::link::LinkState;
 use edgeward_decision::model::snapshot::Site as SeenSite;
-use edgeward_kube::node::{Node, Placeholder, Share};
+use edgeward_kube::node::{Node, NodeState, Placeholder, Share};
 use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::{Micros, Moment};
 use serde_json::{Map, Value, json};
@@ -70,11 +70,12 @@ fn seen(site: &SeenSite) -> Site {
     let empty = |node: &Node| Node {
         name: Arc::clone(&node.name),
         labels: node.labels.clone(),
-        taints: node.taints.clone(),
         allocatable: node.allocatable.clone(),
         slots: node.slots,
-        cordoned: node.cordoned,
-        ready: node.ready,
+        state: NodeState {
+            young_until: None,
+            ..node.state.clone()
+        },
         ..Node::default()
     };
     Site {
@@ -123,13 +124,18 @@ fn seen_wan(site: &SeenSite) -> Option<Wan> {
 fn initial(node: &Node, number: usize) -> Vec<Workload> {
     let mut found = vec![];
     let mut rest = Share {
-        amounts: node.used.clone(),
-        pods: node.pods,
+        amounts: node.charges.used.clone(),
+        pods: node.charges.pods,
     };
-    for (priority, share) in &node.by_priority {
+    for (priority, share) in &node.charges.by_priority {
         take(&mut rest, share);
         let mut share = share.clone();
-        for (placeholder, kept) in node.placeholders.iter().filter(|(of, _)| of.priority == *priority) {
+        for (placeholder, kept) in node
+            .charges
+            .placeholders
+            .iter()
+            .filter(|(of, _)| of.priority == *priority)
+        {
             take(&mut share, kept);
             found.extend(alike(number, *priority, Some(*placeholder), kept));
         }

@@ -50,7 +50,7 @@ fn nodes_have_the_labels_and_taints_of_their_site() {
     assert_eq!(nodes[0].labels.get("node.role/edge"), Some("true"));
     assert_eq!((nodes[0].allocatable.cpu.0, nodes[0].slots), (2_000, 110));
     assert_eq!(nodes[2].labels.get("node.role/cloud"), Some("true"));
-    assert_eq!((nodes[2].taints.len(), nodes[2].slots), (1, 500));
+    assert_eq!((nodes[2].state.taints.len(), nodes[2].slots), (1, 500));
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn device_class_resource_keeps_pod_at_edge() {
     large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("3");
     cluster.sees(&record(&large));
     cluster.engine.publish(cluster.now);
-    assert_eq!(cluster.shared.snapshot().sites[0].nodes[0].used.cpu.0, 3_500);
+    assert_eq!(cluster.shared.snapshot().sites[0].nodes[0].charges.used.cpu.0, 3_500);
     // A new node offers the device class too.
     cluster.sees(&node("edge-1", json!({"node.role/edge": "true"}), "4"));
     cluster.sees(&Change::NodeGone("edge-0".into()));
@@ -95,7 +95,7 @@ fn unbound_pod_charges_a_node_declaring_required_features() {
         )));
         cluster.engine.publish(cluster.now);
         let snapshot = cluster.shared.snapshot();
-        let used: Vec<_> = snapshot.sites[0].nodes().map(|node| node.used.cpu.0).collect();
+        let used: Vec<_> = snapshot.sites[0].nodes().map(|node| node.charges.used.cpu.0).collect();
         assert_eq!(used, expected);
         declaring["status"]["declaredFeatures"] = json!(null);
     }

@@ -130,7 +130,7 @@ fn burst_moves_to_far_cloud_after_first_refusal_by_near_cloud() {
         (TRUTH + DELAY, 60 - TRUTH - DELAY),
         "of 64 that are promised"
     );
-    assert_eq!(cluster.full(), ["cpu 1 or more (1 waits)"]);
+    assert_eq!(cluster.full(), ["cpu 1 or more (1 waiting)"]);
     // A smaller pod may still go to the near cloud. The far cloud takes any pod.
     let go = |cluster: &Cluster, id, cpu| cluster.review(id, &pod("p", "batch", cpu, json!({}))).1;
     assert_eq!(go(&cluster, 100, "900m").as_deref(), Some("near"));

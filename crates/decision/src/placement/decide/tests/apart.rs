@@ -9,7 +9,7 @@ use crate::model::decision_id::DecisionId;
 use crate::model::queue_claims::{QueueClaim, QueueClaims};
 use crate::model::workload::QueueKey;
 use crate::placement::ledger::{Ledger, Reservation};
-use edgeward_kube::node::{Node, Terminating, Termination};
+use edgeward_kube::node::{Node, Termination};
 
 /// A replica of an application, with required anti-affinity to its siblings by this topology key.
 fn replica(app: &str, topology_key: &str) -> Value {
@@ -35,7 +35,7 @@ fn site(snapshot: &Snapshot, pod: &Value) -> String {
 #[test]
 fn second_anti_affinity_replica_goes_to_the_cloud() {
     let first = workload(&replica("web", HOSTNAME));
-    let runs = changed(&fleet(0), 0, |node| node.used.add(&first.request, 1));
+    let runs = changed(&fleet(0), 0, |node| node.charges.used.add(&first.request, 1));
     assert_eq!(site(&runs, &replica("web", HOSTNAME)), "cloud");
     assert_eq!(site(&runs, &replica("db", HOSTNAME)), "edge");
     assert_eq!(site(&runs, &pod(json!({}))), "edge");
@@ -78,16 +78,15 @@ fn replica_waits_for_its_sibling_and_never_preempts_it() {
             amounts: first.request.clone(),
             pods: 1,
         };
-        node.used.add(&share.amounts, 1);
-        let termination = Termination::default();
-        node.terminating = vec![Terminating { termination, share }];
+        node.charges.used.add(&share.amounts, 1);
+        node.charges.terminating = vec![(Termination::default(), share)];
     });
     assert_eq!(site(&leaving, &replica("web", HOSTNAME)), "held_no_capacity");
 
     let mut alone = fleet(0);
     alone["sites"][1]["wan"] = json!({"reachable": false});
     alone["nodes"][0]["usedByPriority"] = json!([{"priority": -5, "used": {"cpu": "0", "pods": 1}}]);
-    let runs = changed(&alone, 0, |node| node.used.add(&first.request, 1));
+    let runs = changed(&alone, 0, |node| node.charges.used.add(&first.request, 1));
     assert_eq!(site(&runs, &replica("web", HOSTNAME)), "held_no_capacity");
 }
 
@@ -111,7 +110,7 @@ fn site_with_one_topology_domain_takes_one_replica() {
             fleet(0)["nodes"][1]
         ]);
         let runs = changed(&with(fleet(0), "/nodes", nodes), 1, |node| {
-            node.used.add(&first.request, 1);
+            node.charges.used.add(&first.request, 1);
         });
         assert_eq!(site(&runs, &replica("web", "zone")), expected, "{zones:?}");
         let verdict = decide(&first, &Room::of(&runs), &Config::default(), NOW);

@@ -249,7 +249,7 @@ proptest! {
         if let Some(site) = verdict.site() {
             let affinities: Vec<_> = asked.iter().filter_map(|claim| known.volumes.get(*claim)).collect();
             let matches = |node: &Node| {
-                let is_at = |terms: &&std::sync::Arc<Vec<edgeward_kube::constraints::Term<'_>>>| {
+                let is_at = |terms: &&std::sync::Arc<Vec<edgeward_kube::constraints::Term>>| {
                     terms.iter().any(|term| term.matches(&node.name, &node.labels))
                 };
                 affinities.iter().all(is_at)

@@ -71,7 +71,7 @@ fn pod_waits_for_terminating_pods_for_a_limited_time() {
             placeholder: None,
         };
         let nodes = &mut snapshot.sites[0].nodes;
-        Arc::make_mut(&mut Arc::make_mut(nodes)[0]).terminating[0].termination = termination;
+        Arc::make_mut(&mut Arc::make_mut(nodes)[0]).charges.terminating[0].0 = termination;
         let config = Config::default();
         let workload = testkit::workload(&web, &config.keys);
         decide(&workload, &Room::of(&snapshot), &config, NOW).reason.as_str()

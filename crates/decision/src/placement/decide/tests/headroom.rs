@@ -57,7 +57,7 @@ fn placeholder_room_is_given_only_once() {
             ..Termination::default()
         };
         let nodes = &mut snapshot.sites[0].nodes;
-        Arc::make_mut(&mut Arc::make_mut(nodes)[0]).terminating[0].termination = termination;
+        Arc::make_mut(&mut Arc::make_mut(nodes)[0]).charges.terminating[0].0 = termination;
         let pod = with(
             pod(json!({})),
             "/spec/containers/0/resources/requests/cpu",

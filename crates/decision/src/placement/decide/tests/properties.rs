@@ -56,20 +56,20 @@ fn relieve(nodes: &mut [std::sync::Arc<Node>], relief: &Relief) {
     node.allocatable.memory = node.allocatable.memory + Bytes(relief.grown << 20);
     node.slots += relief.slots;
     if relief.evicts {
-        node.placeholders.clear();
-        for (_, part) in std::mem::take(&mut node.by_priority) {
-            node.used = node.used.less(&part.amounts);
-            node.pods -= part.pods;
+        node.charges.placeholders.clear();
+        for (_, part) in std::mem::take(&mut node.charges.by_priority) {
+            node.charges.used = node.charges.used.less(&part.amounts);
+            node.charges.pods -= part.pods;
         }
     }
-    let (mut others, mut pods) = (node.used.clone(), node.pods);
-    for (_, part) in &node.by_priority {
+    let (mut others, mut pods) = (node.charges.used.clone(), node.charges.pods);
+    for (_, part) in &node.charges.by_priority {
         others = others.less(&part.amounts);
         pods -= part.pods;
     }
-    node.used.cpu = node.used.cpu - Millicores(others.cpu.0 * relief.freed_percent / 100);
-    node.used.memory = node.used.memory - Bytes(others.memory.0 * relief.freed_percent / 100);
-    node.pods -= relief.freed_pods.min(pods);
+    node.charges.used.cpu = node.charges.used.cpu - Millicores(others.cpu.0 * relief.freed_percent / 100);
+    node.charges.used.memory = node.charges.used.memory - Bytes(others.memory.0 * relief.freed_percent / 100);
+    node.charges.pods -= relief.freed_pods.min(pods);
 }
 
 proptest! {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::decisions::{Definitions, made};
 use super::*;
 
 #[test]
@@ -33,60 +34,58 @@ fn queue_time_counts_only_pods_that_are_ahead() {
 
 #[test]
 fn processing_time_is_stated_observed_or_modelled() {
-    let eta = |fleet: Value, pod: Value| {
+    let job =
+        |uid: &str| format!(r#"/metadata/ownerReferences=[{{"kind": "Job", "uid": "{uid}", "controller": true}}]"#);
+    let (a, b) = (job("a"), job("b"));
+    let definitions = Definitions::from([
+        ("observed", r#"/sites/1/observedProcMs={"latency": 7}"#),
+        (
+            "jobs",
+            r#"/sites/1/observedControllerProcMs={"shop": {"a": 5}, "x": {"b": 5}}"#,
+        ),
+        (
+            "of shop",
+            r#"/sites/1/observedNamespaceProcMs={"shop": {"latency": 6}}"#,
+        ),
+        ("of x", r#"/sites/1/observedNamespaceProcMs={"x": {"latency": 6}}"#),
+        (
+            "queue",
+            r#"/sites/1/queues=[{"class": "latency", "waiting": 1}] & /nodes/1/used={"cpu": "64"}"#,
+        ),
+        ("fast", "/sites/1/speedFactor=2"),
+        ("slow edge", "/sites/0/speedFactor=0.5"),
+        ("a", &*a),
+        ("b", &*b),
+    ]);
+    for (fleets, pods, expected) in [
+        ("-", "-", "270 320"),
+        ("-", "class=batch", "1100 1125"),
+        ("fast", "-", "270 185"),
+        ("fast", "processingMs=40", "40 70"),
+        ("slow edge", "-", "540 320"),
+        // A stated processing time is the time at the edge, whatever the edge's speed factor.
+        ("slow edge", "processingMs=40", "40 70"),
+        ("observed", "-", "270 57"),
+        ("observed", "processingMs=40", "40 90"),
+        ("observed & fast", "-", "270 57"),
+        // Observed means of Jobs apply in their own namespace. The controller's mean comes first, the class's last.
+        ("observed & jobs", "a", "270 55"),
+        ("observed & jobs", "b", "270 57"),
+        ("observed & jobs", "a & processingMs=40", "40 90"),
+        ("of shop", "-", "270 56"),
+        ("of x", "-", "270 320"),
+        ("observed & of shop", "-", "270 57"),
+        // The pods ahead belong to any controller.
+        ("observed & jobs & of shop & queue", "a", "270 62"),
+    ] {
+        let fleet = made(fleet(0), fleets, &definitions);
+        let pod = made(pod(json!({})), pods, &definitions);
         with_verdict(&fleet, &pod, &Config::default(), |verdict| {
             let etas = verdict
                 .sites
                 .iter()
                 .map(|site| site.estimate.eta().unwrap().to_string());
-            etas.collect::<Vec<_>>().join(" ")
-        })
-    };
-    let observed = with(fleet(0), "/sites/1/observedProcMs", json!({"latency": 7}));
-    let fast = with(fleet(0), "/sites/1/speedFactor", json!(2));
-    assert_eq!(eta(fleet(0), pod(json!({}))), "270 320");
-    assert_eq!(eta(observed.clone(), pod(json!({}))), "270 57");
-    assert_eq!(eta(fast.clone(), pod(json!({}))), "270 185");
-    assert_eq!(eta(fast, pod(json!({"processingMs": "40"}))), "40 70");
-    assert_eq!(eta(observed, pod(json!({"processingMs": "40"}))), "40 90");
-    let slow_edge = with(fleet(0), "/sites/0/speedFactor", json!(0.5));
-    assert_eq!(eta(slow_edge.clone(), pod(json!({}))), "540 320");
-    // A stated processing time is the time at the edge, whatever the edge's speed factor.
-    assert_eq!(eta(slow_edge, pod(json!({"processingMs": "40"}))), "40 70");
-    let observed = with(
-        with(fleet(0), "/sites/1/observedProcMs", json!({"latency": 7})),
-        "/sites/1/speedFactor",
-        json!(2),
-    );
-    assert_eq!(eta(observed, pod(json!({}))), "270 57");
-    let of_controllers = json!({"shop": {"a": 5}, "x": {"b": 5}});
-    let observed = with(
-        with(fleet(0), "/sites/1/observedProcMs", json!({"latency": 7})),
-        "/sites/1/observedControllerProcMs",
-        of_controllers,
-    );
-    let of = |uid: &str, pod: Value| {
-        let owners = json!([{"kind": "Job", "uid": uid, "controller": true}]);
-        with(pod, "/metadata/ownerReferences", owners)
-    };
-    // Observed means of Jobs apply in their own namespace. The controller's mean comes first, the class's last.
-    assert_eq!(eta(observed.clone(), of("a", pod(json!({})))), "270 55");
-    assert_eq!(eta(observed.clone(), of("b", pod(json!({})))), "270 57");
-    assert_eq!(
-        eta(observed.clone(), of("a", pod(json!({"processingMs": "40"})))),
-        "40 90"
-    );
-    let of_namespaces = |name: &str| json!({name: {"latency": 6}});
-    let of_shop = with(fleet(0), "/sites/1/observedNamespaceProcMs", of_namespaces("shop"));
-    assert_eq!(eta(of_shop, pod(json!({}))), "270 56");
-    let of_other = with(fleet(0), "/sites/1/observedNamespaceProcMs", of_namespaces("x"));
-    assert_eq!(eta(of_other, pod(json!({}))), "270 320");
-    let observed = with(observed, "/sites/1/observedNamespaceProcMs", of_namespaces("shop"));
-    assert_eq!(eta(observed.clone(), pod(json!({}))), "270 57");
-    // The pods ahead belong to any controller.
-    let queue = with(observed, "/sites/1/queues", json!([{"class": "latency", "waiting": 1}]));
-    let queue = with(queue, "/nodes/1/used", json!({"cpu": "64"}));
-    assert_eq!(eta(queue, of("a", pod(json!({})))), "270 62");
-    let batch = |pod: Value| with(pod, "/metadata/annotations/slo.example.io~1class", json!("batch"));
-    assert_eq!(eta(fleet(0), batch(pod(json!({})))), "1100 1125");
+            assert_eq!(etas.collect::<Vec<_>>().join(" "), expected, "{fleets}; {pods}");
+        });
+    }
 }

@@ -286,9 +286,10 @@ impl World {
         all.amounts.add(&kept.amounts, u32::try_from(self.replicas).unwrap());
         all.pods = kept.pods * self.replicas;
         let nodes = self.stored.snapshot.sites[0].nodes();
-        let fitting = nodes.filter(|node| node.used.cpu.0 + request.cpu.0 <= CORES && node.pods < SLOTS);
+        let fitting =
+            nodes.filter(|node| node.charges.used.cpu.0 + request.cpu.0 <= CORES && node.charges.pods < SLOTS);
         let free = fitting.fold((0, 0), |(cpu, slots), node| {
-            (cpu + CORES - node.used.cpu.0, slots + SLOTS - node.pods)
+            (cpu + CORES - node.charges.used.cpu.0, slots + SLOTS - node.charges.pods)
         });
         (all, (free.0 / 2, free.1 / 2))
     }
@@ -341,10 +342,10 @@ impl World {
         let pods: BTreeMap<usize, (usize, Amounts)> = visible.collect();
         let charge = |node: &mut Arc<Node>| {
             let node = Arc::make_mut(node);
-            (node.used, node.pods) = (Amounts::default(), 0);
+            (node.charges.used, node.charges.pods) = (Amounts::default(), 0);
             for (_, request) in pods.values().filter(|(at, _)| *at == node.id.0 as usize) {
-                node.used.add(request, 1);
-                node.pods += 1;
+                node.charges.used.add(request, 1);
+                node.charges.pods += 1;
             }
         };
         Arc::make_mut(&mut snapshot.sites[0].nodes).iter_mut().for_each(charge);

@@ -1,6 +1,0 @@
-//! The global memory allocator: mimalloc.
-
-use mimalloc::MiMalloc;
-
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;

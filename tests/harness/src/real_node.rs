@@ -1,0 +1,157 @@
+//! A real node beside a control plane: containerd, kubelet and kube-proxy. All run in this process's [sandbox](crate::sandbox),
+//! so that nothing of them outlives it.
+
+use std::env;
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::Command;
+
+use tokio::runtime::Runtime;
+
+use crate::control_plane::{ControlPlane, FailureDetection, Shape};
+use crate::prelude::*;
+
+pub const NODE: &str = "edge-1";
+
+/// The image of pods that do nothing, under the name that its archive has.
+pub const PAUSE: &str = "localhost/pause:1";
+
+/// The variable that names the folder with containerd, runc, CNI plugins and the archive `pause.tar`.
+pub const PROGRAMS: &str = "EDGEWARD_NODE";
+
+/// The node's address.
+pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 10);
+
+/// Gives the network namespace an address, and forwarding between it and pods.
+const NETWORK: &str = "ip link set lo up && ip link add node type veth peer name beyond && \
+    ip address add 198.51.100.10/24 dev node && ip link set node up && ip link set beyond up && \
+    ip route add default via 198.51.100.1 && sysctl --quiet --write net.ipv4.ip_forward=1";
+
+/// A running cluster of one real node. Dropping it ends its processes; the containers end with the sandbox.
+pub struct RealNode {
+    // Dropped before the control plane.
+    processes: Vec<Process>,
+    plane: ControlPlane,
+    programs: PathBuf,
+}
+
+impl RealNode {
+    /// Starts the cluster, with the images of these archives on its node. Takes about 15 s.
+    pub fn start(runtime: &Runtime, images: &[PathBuf]) -> Result<Self> {
+        let folder = |name: &str| env::var_os(name).map(PathBuf::from).with_context(|| name.to_owned());
+        let programs = folder(PROGRAMS)?;
+        run(Command::new("sh").args(["-c", NETWORK]))?;
+        let shape = Shape {
+            real_node: Some(IpAddr::V4(ADDRESS)),
+            ..Shape::edge_and(vec![], FailureDetection::AsDefault)
+        };
+        let plane = ControlPlane::start(runtime, &folder("EDGEWARD_CONTROL_PLANE")?, &shape)?;
+        let mut node = Self {
+            processes: vec![],
+            plane,
+            programs,
+        };
+        node.start_runtime(images)?;
+        node.start_kubelet()?;
+        node.start_proxy()?;
+        let wait = ["wait", "--for=create", "node", NODE, "--timeout=120s"];
+        node.kubectl("default").run(&wait, "")?;
+        let wait = ["wait", "--for=condition=Ready", "node", NODE, "--timeout=120s"];
+        node.kubectl("default").run(&wait, "")?;
+        Ok(node)
+    }
+
+    pub fn kubectl(&self, namespace: &str) -> Kubectl {
+        self.plane.kubectl.in_namespace(namespace)
+    }
+
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.plane.kubeconfig()
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.plane.dir()
+    }
+
+    /// Keeps the logs of every program.
+    pub fn keep(&mut self) {
+        self.plane.keep();
+    }
+
+    fn start_runtime(&mut self, images: &[PathBuf]) -> Result<()> {
+        let cni = self.dir().join("cni");
+        fs::create_dir(&cni)?;
+        fs::write(cni.join("10-pods.conflist"), include_str!("real_node/cni.conflist"))?;
+        let config = self.write("containerd.toml", include_str!("real_node/containerd.toml"))?;
+        let args = [format!("--config={}", config.display())];
+        self.start_program("containerd", &self.programs.join("containerd"), &args)?;
+        let socket = self.dir().join("containerd.sock").display().to_string();
+        let ctr = |args: &[&str]| {
+            let mut ctr = Command::new(self.programs.join("ctr"));
+            run(ctr.args(["--address", &socket, "--namespace", "k8s.io"]).args(args))
+        };
+        eventually("containerd answers", BOUND, || ctr(&["version"]))?;
+        let pause = self.programs.join("pause.tar");
+        for archive in images.iter().chain([&pause]) {
+            ctr(&["images", "import", &archive.display().to_string()])?;
+        }
+        Ok(())
+    }
+
+    fn start_kubelet(&mut self) -> Result<()> {
+        let config = self.write("kubelet.yaml", include_str!("real_node/kubelet.yaml"))?;
+        let args = [
+            format!("--kubeconfig={}", self.kubeconfig().display()),
+            format!("--config={}", config.display()),
+            format!("--root-dir={}", self.dir().join("kubelet").display()),
+            format!("--hostname-override={NODE}"),
+            format!("--node-ip={ADDRESS}"),
+            "--node-labels=node.role/edge=true".to_owned(),
+        ];
+        self.start_program("kubelet", &self.plane.binary("kubelet"), &args)
+    }
+
+    fn start_proxy(&mut self) -> Result<()> {
+        let mut args = vec![
+            format!("--kubeconfig={}", self.kubeconfig().display()),
+            format!("--hostname-override={NODE}"),
+        ];
+        args.extend(
+            [
+                "--proxy-mode=nftables",
+                "--conntrack-max-per-core=0",
+                "--conntrack-min=0",
+            ]
+            .map(str::to_owned),
+        );
+        self.start_program("kube-proxy", &self.plane.binary("kube-proxy"), &args)
+    }
+
+    /// Writes a configuration, with this cluster's paths in place of its variables.
+    fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let dir = self.dir();
+        let file = dir.join(name);
+        let text = text
+            .replace("$DIR", &dir.display().to_string())
+            .replace("$PAUSE", PAUSE);
+        let text = text.replace("$CA", &dir.join("ca.crt").display().to_string());
+        fs::write(&file, text.replace("$PROGRAMS", &self.programs.display().to_string()))?;
+        Ok(file)
+    }
+
+    fn start_program(&mut self, name: &str, program: &Path, args: &[String]) -> Result<()> {
+        let system = env::var_os("PATH").unwrap_or_default();
+        let folders = [self.programs.clone()].into_iter().chain(env::split_paths(&system));
+        let path = PathBuf::from(env::join_paths(folders)?);
+        let dir = self.dir().to_owned();
+        self.processes
+            .push(Process::start_with(name, program, args, &dir, &[("PATH", &path)])?);
+        Ok(())
+    }
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}: {said}", output.status);
+    Ok(())
+}

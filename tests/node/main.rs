@@ -1,0 +1,106 @@
+//! edgeward in its image on a real node: kubelet, containerd and kube-proxy, with the manifests as they stand.
+//!
+//! The tests run one after another in a sandbox that ends with this process. Without root they are skipped, and the output
+//! says what is missing. Under `CI=true` this is a failure.
+
+mod installed;
+mod scenarios;
+
+use std::env;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context as _, Result};
+use edgeward_harness::checkout::{is_ci, xtask};
+use edgeward_harness::real_node::{PROGRAMS, RealNode};
+use edgeward_harness::sandbox;
+use edgeward_harness::scripts::timed;
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+type Script = fn(&RealNode) -> Result<()>;
+
+const SCRIPTS: &[(&str, Script)] = &[
+    ("self_managed::every_pod_is_decided_and_runs", scenarios::self_managed),
+    ("cert_manager::every_pod_is_decided_and_runs", scenarios::cert_manager),
+    ("chart::every_pod_is_decided_and_runs", scenarios::chart),
+    ("one_node::stopped_process_is_restarted", scenarios::stopped_process),
+    ("one_node::drain_ends", scenarios::drain),
+];
+
+/// The variable that names the image's archive.
+const IMAGE: &str = "EDGEWARD_IMAGE";
+
+fn main() -> ExitCode {
+    let mut args: Vec<String> = env::args().collect();
+    let inside = args.get(1).is_some_and(|first| first == sandbox::INSIDE);
+    if inside {
+        args.remove(1);
+    }
+    let mut arguments = Arguments::from_iter(&args);
+    arguments.test_threads = Some(1);
+    let is_wanted = |name: &str| !arguments.is_filtered_out(&Trial::test(name, || Ok(())));
+    let starts = !arguments.list && SCRIPTS.iter().any(|(name, _)| is_wanted(name));
+    if starts && !inside {
+        let missing = match tools() {
+            Ok(tools) => sandbox::enter(sandbox::OF_NODE, &args[1..], &tools),
+            Err(error) => error,
+        };
+        if is_ci() {
+            eprintln!("node: CI runs every test, and {missing:#}");
+            return ExitCode::FAILURE;
+        }
+        println!("node: skipped, {missing:#}");
+    }
+    match starts && inside {
+        true => match run(&arguments) {
+            Ok(code) => code,
+            Err(error) => {
+                eprintln!("node: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
+        false => libtest_mimic::run(&arguments, trials(None)).exit_code(),
+    }
+}
+
+/// Everything that is built or fetched, for which the sandbox has no network.
+fn tools() -> Result<Vec<(&'static str, PathBuf)>> {
+    let tool = |command: &str| xtask(command)?.with_context(|| format!("`cargo xtask {command}` lacks its means"));
+    Ok(vec![
+        ("EDGEWARD_CONTROL_PLANE", tool("control-plane")?),
+        ("EDGEWARD_CERT_MANAGER", tool("cert-manager")?),
+        ("EDGEWARD_HELM", tool("helm")?),
+        (PROGRAMS, tool("node")?),
+        (IMAGE, tool("image")?),
+    ])
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode> {
+    edgeward::tls::install_crypto_provider();
+    let runtime = tokio::runtime::Runtime::new()?;
+    let image = env::var_os(IMAGE).context(IMAGE)?;
+    let node = timed("start of the node", || RealNode::start(&runtime, &[image.into()]))?;
+    let node = Arc::new(Mutex::new(node));
+    let conclusion = libtest_mimic::run(arguments, trials(Some(&node)));
+    if conclusion.has_failed() {
+        node.lock().unwrap_or_else(PoisonError::into_inner).keep();
+    }
+    Ok(conclusion.exit_code())
+}
+
+fn trials(node: Option<&Arc<Mutex<RealNode>>>) -> Vec<Trial> {
+    let trial = |&(name, script): &(&'static str, Script)| {
+        let node = node.cloned();
+        Trial::ignorable_test(name, move || {
+            let Some(node) = node else {
+                return Ok(Completion::ignored_with("no sandbox"));
+            };
+            let node = node.lock().unwrap_or_else(PoisonError::into_inner);
+            let ended = timed(name, || script(&node));
+            ended.map_err(|error| Failed::from(format!("{error:#}")))?;
+            Ok(Completion::Completed)
+        })
+    };
+    SCRIPTS.iter().map(trial).collect()
+}

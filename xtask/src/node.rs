@@ -1,0 +1,64 @@
+//! `cargo xtask node`: what a real node consists of, beside the programs of the control plane.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::cache::{self, key, ready_made};
+use crate::debian;
+use crate::image;
+use crate::shell::run;
+
+const VARIABLE: &str = "EDGEWARD_NODE";
+
+/// Part of the cache key. Raise the number when what is built below changes.
+const RECIPE: &str = "1: containerd, runc, CNI plugins, pause";
+
+/// Packages of Debian, unpacked, because installing containerd would start a service.
+const PACKAGES: [&str; 3] = ["containerd", "runc", "containernetworking-plugins"];
+
+const PROGRAMS: [&str; 4] = [
+    "usr/bin/containerd",
+    "usr/bin/containerd-shim-runc-v2",
+    "usr/bin/ctr",
+    "usr/sbin/runc",
+];
+
+/// A container that waits to be stopped, as Kubernetes' own `pause` does.
+const PAUSE: &str = "\
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void stop(int signal) { exit(0); }
+int main(void) { signal(SIGTERM, stop); signal(SIGINT, stop); for (;;) pause(); }
+";
+
+/// Returns the directory with containerd, its shim, ctr, runc, `cni/`, and the image archive `pause.tar`. Installs nftables, which
+/// kube-proxy runs, if it is missing.
+pub(crate) fn obtain() -> Result<PathBuf> {
+    debian::nft()?;
+    if let Some(dir) = ready_made(VARIABLE)? {
+        return Ok(dir);
+    }
+    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let dir = cache::root()?.join("node").join(key(&[RECIPE, PAUSE, &release]));
+    cache::once("node", &dir, |partial| {
+        let tree = debian::unpacked("node", partial, &PACKAGES)?;
+        for program in PROGRAMS {
+            let packed = tree.join(program);
+            let name = packed.file_name().context("a program has a name")?;
+            fs::rename(&packed, partial.join(name)).with_context(|| format!("no package has {program}"))?;
+        }
+        fs::rename(tree.join("usr/lib/cni"), partial.join("cni")).context("no package has usr/lib/cni")?;
+        fs::remove_dir_all(tree)?;
+        let (source, program) = (partial.join("pause.c"), partial.join("pause"));
+        fs::write(&source, PAUSE)?;
+        let mut compiler = Command::new("musl-gcc");
+        run(compiler.args(["-static", "-Os", "-o"]).arg(&program).arg(&source))?;
+        let archive = image::of_program("localhost/pause", "1", "pause", fs::read(&program)?)?;
+        Ok(fs::write(partial.join("pause.tar"), archive)?)
+    })?;
+    Ok(dir)
+}
