@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
-use edgeward_harness::checkout::{is_ci, xtask};
+use edgeward_harness::checkout::xtask;
 use edgeward_harness::real_node::{PROGRAMS, RealNode};
 use edgeward_harness::sandbox;
 use edgeward_harness::scripts::timed;
@@ -32,11 +32,7 @@ const SCRIPTS: &[(&str, Script)] = &[
 const IMAGE: &str = "EDGEWARD_IMAGE";
 
 fn main() -> ExitCode {
-    let mut args: Vec<String> = env::args().collect();
-    let inside = args.get(1).is_some_and(|first| first == sandbox::INSIDE);
-    if inside {
-        args.remove(1);
-    }
+    let (args, inside) = sandbox::arguments();
     let mut arguments = Arguments::from_iter(&args);
     arguments.test_threads = Some(1);
     let is_wanted = |name: &str| !arguments.is_filtered_out(&Trial::test(name, || Ok(())));
@@ -46,27 +42,24 @@ fn main() -> ExitCode {
             Ok(tools) => sandbox::enter(sandbox::OF_NODE, &args[1..], &tools),
             Err(error) => error,
         };
-        if is_ci() {
-            eprintln!("node: CI runs every test, and {missing:#}");
+        if sandbox::is_required("node", &missing) {
             return ExitCode::FAILURE;
         }
-        println!("node: skipped, {missing:#}");
     }
-    match starts && inside {
-        true => match run(&arguments) {
-            Ok(code) => code,
-            Err(error) => {
-                eprintln!("node: {error:#}");
-                ExitCode::FAILURE
-            }
-        },
-        false => libtest_mimic::run(&arguments, trials(None)).exit_code(),
+    if !starts || !inside {
+        return libtest_mimic::run(&arguments, trials(None)).exit_code();
     }
+    run(&arguments).unwrap_or_else(|error| {
+        eprintln!("node: {error:#}");
+        ExitCode::FAILURE
+    })
 }
 
 /// Everything that is built or fetched, for which the sandbox has no network.
 fn tools() -> Result<Vec<(&'static str, PathBuf)>> {
     let tool = |command: &str| xtask(command)?.with_context(|| format!("`cargo xtask {command}` lacks its means"));
+    // Into the folder from which the image is made, where an older one may be.
+    tool("program")?;
     Ok(vec![
         ("EDGEWARD_CONTROL_PLANE", tool("control-plane")?),
         ("EDGEWARD_CERT_MANAGER", tool("cert-manager")?),

@@ -9,11 +9,9 @@ mod history;
 mod link;
 mod probes;
 
-use std::env;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use edgeward_harness::checkout::is_ci;
 use edgeward_harness::sandbox;
 use edgeward_harness::scripts::timed;
 use edgeward_harness::wan::lateness::{Lateness, TOO_LATE};
@@ -37,12 +35,7 @@ const SCRIPTS: &[(&str, Script)] = &[
 ];
 
 fn main() -> ExitCode {
-    let mut args: Vec<String> = env::args().collect();
-    let inside = args.get(1).is_some_and(|first| first == sandbox::INSIDE);
-    if inside {
-        args.remove(1);
-    }
-
+    let (args, inside) = sandbox::arguments();
     let mut arguments = Arguments::from_iter(&args);
     // Tests mostly wait, so running all of them at once takes as long as the longest.
     arguments.test_threads.get_or_insert(SCRIPTS.len());
@@ -51,11 +44,9 @@ fn main() -> ExitCode {
         .any(|(name, _)| !arguments.is_filtered_out(&Trial::test(*name, || Ok(()))));
     if !inside && wanted && !arguments.list {
         let missing = sandbox::enter(sandbox::OF_WAN, &args[1..], &[]);
-        if is_ci() {
-            eprintln!("wan: CI runs every test, and {missing:#}");
+        if sandbox::is_required("wan", &missing) {
             return ExitCode::FAILURE;
         }
-        println!("wan: skipped, {missing:#}");
     }
 
     edgeward::tls::install_crypto_provider();

@@ -96,17 +96,7 @@ pub(crate) fn actionlint() -> Result<PathBuf> {
         folder: workspace().join("xtask/actionlint"),
         cache: "actionlint",
     };
-    if let Some(program) = ready_made(module.variable)? {
-        return Ok(program);
-    }
-    let dir = module.built(&["1: trimpath, stripped"], |partial| {
-        module.build(
-            "github.com/rhysd/actionlint/cmd/actionlint",
-            "",
-            &partial.join("actionlint"),
-        )
-    })?;
-    Ok(dir.join("actionlint"))
+    program(&module, "github.com/rhysd/actionlint/cmd/actionlint")
 }
 
 /// Returns the webhook that always gives the same answer. Benchmarks compare edgeward with it. It builds in seconds.
@@ -117,11 +107,16 @@ pub(crate) fn constant_webhook() -> Result<PathBuf> {
         folder: workspace().join("benches/constant"),
         cache: "constant-webhook",
     };
+    program(&module, ".")
+}
+
+/// Returns the only program of a module, which has the name of its folder in the cache.
+fn program(module: &Module, package: &str) -> Result<PathBuf> {
     if let Some(program) = ready_made(module.variable)? {
         return Ok(program);
     }
     let dir = module.built(&["1: trimpath, stripped"], |partial| {
-        module.build(".", "", &partial.join("constant"))
+        module.build(package, "", &partial.join(module.cache))
     })?;
-    Ok(dir.join("constant"))
+    Ok(dir.join(module.cache))
 }

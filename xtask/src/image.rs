@@ -32,10 +32,13 @@ pub(crate) struct Image {
     pub(crate) bills: Vec<(&'static str, String)>,
 }
 
-/// Builds this machine's program, writes the image for all programs in the release folder, and prints its digest on stderr.
+/// Writes the image for the programs in the release folder, and prints its digest on stderr. Without a program for Linux,
+/// builds one for this machine.
 pub(crate) fn write() -> Result<PathBuf> {
-    program::build()?;
     let folder = program::release_folder()?;
+    if !PLATFORMS.iter().any(|platform| is_in_image(platform, &folder)) {
+        program::build()?;
+    }
     let image = build(&Project::read()?, &folder)?;
     eprintln!("{}, {} bytes", image.digest, fs::metadata(&image.archive)?.len());
     Ok(image.archive)

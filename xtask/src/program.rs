@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use crate::cache::ready_made;
-use crate::shell::{cargo, run, workspace};
+use crate::shell::{run, workspace};
 use crate::static_program;
 
 /// A platform in the words of Go, which images and Krew use too, and Rust's target.
@@ -58,17 +58,7 @@ pub(crate) fn build() -> Result<PathBuf> {
     let built = if platform.os == "linux" {
         static_program::build()?
     } else {
-        let args = [
-            "build",
-            "--profile",
-            "dist",
-            "--locked",
-            "--bin",
-            "edgeward",
-            "--target",
-            platform.target,
-        ];
-        run(&mut cargo(args))?;
+        run(&mut static_program::distributed(platform.target))?;
         static_program::target_folder()
             .join(platform.target)
             .join("dist/edgeward")

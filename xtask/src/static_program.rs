@@ -24,17 +24,7 @@ pub(crate) fn build() -> Result<PathBuf> {
     let compiler = output(Command::new("musl-gcc").arg("--version"))?;
     ensure!(compiler.is_some(), "there is no musl-gcc (Debian: musl-tools)");
     let built = target_folder();
-    let args = [
-        "build",
-        "--profile",
-        "dist",
-        "--locked",
-        "--bin",
-        "edgeward",
-        "--target",
-        &target,
-    ];
-    run(cargo(args)
+    run(distributed(&target)
         .current_dir(context(&built.join("image"))?)
         .env("CARGO_TARGET_DIR", &built))?;
     let program = built.join(&target).join("dist/edgeward");
@@ -45,6 +35,21 @@ pub(crate) fn build() -> Result<PathBuf> {
     ensure!(bytes < GOAL, "the goal is less than {GOAL} bytes");
     start_alone(&program)?;
     Ok(program)
+}
+
+/// The command that builds the program as it is released, for this target of Rust.
+pub(crate) fn distributed(target: &str) -> Command {
+    let mut build = cargo([
+        "build",
+        "--profile",
+        "dist",
+        "--locked",
+        "--bin",
+        "edgeward",
+        "--target",
+    ]);
+    build.arg(target);
+    build
 }
 
 /// Where cargo builds.

@@ -20,7 +20,8 @@ use edgeward_kube::units::{Micros, Moment, Now};
 /// How long kube-scheduler must have found no node for a pod, as seen by this replica, before the pod is a candidate.
 pub const STUCK_AFTER: Micros = Micros::from_secs(30);
 
-/// The most candidates that are evaluated, at the cost of a decision each. Further ones are not reported.
+/// The most candidates that are evaluated, at the cost of a decision each. Further ones are not reported. The namespaces take
+/// turns, so that the pods of one do not hide those of others.
 const MAX_EVALUATED: usize = 1_000;
 
 /// The shortest time between two reports.
@@ -40,7 +41,7 @@ pub struct Backstop {
 /// The candidates, and the number of pods that run without a decision.
 #[derive(Debug, Clone, Default)]
 pub struct BackstopReport {
-    /// Pods that have been stuck for at least [`STUCK_AFTER`], the longest first.
+    /// Pods that have been stuck for at least [`STUCK_AFTER`]: the longest of each namespace, then the second of each.
     pub candidates: Vec<Candidate>,
     /// The number of pods in opted-in namespaces that run without a decision, although an earlier pod there has one.
     pub bound: usize,
@@ -108,6 +109,12 @@ impl Backstop {
         };
         let mut candidates: Vec<_> = cache.stuck_pods().filter_map(candidate).collect();
         candidates.sort_by(|a, b| (a.since, &a.pod.uid).cmp(&(b.since, &b.pod.uid)));
+        let mut turns = BTreeMap::<String, usize>::new();
+        candidates.sort_by_cached_key(|candidate| {
+            let turn = turns.entry(candidate.pod.workload.namespace.to_string()).or_default();
+            *turn += 1;
+            *turn
+        });
         let is_missed = |(namespace, created): &(&str, i64)| {
             let since = self.decided_since.get(*namespace);
             cache.is_managed(namespace) && since.is_some_and(|since| since < created)
@@ -192,7 +199,7 @@ impl Candidate {
             .pod
             .decision
             .map(|_| self.pod.reason.as_deref().unwrap_or_default());
-        let workload = self.pod.workload.clone();
+        let workload = self.pod.workload();
         let workload = workload.without_placement(decided, site.map(|site| &*site.definition));
         let queue_key = workload.queue_key(&config.priority_caps, None);
         let room = Room::new(&snapshot, ledger, queue_key, &workload.namespace);

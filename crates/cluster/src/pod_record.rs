@@ -116,12 +116,25 @@ pub struct StuckPod {
     pub uid: Arc<str>,
     /// `metadata.name`.
     pub name: Box<str>,
-    /// The pod as a workload, including the placement that it carries.
+    /// The pod as a workload, without constraints and tolerations.
     pub workload: Workload<'static>,
+    /// The constraints and tolerations, including our placement.
+    pub placement: Arc<Placement>,
     /// Id of the decision that the pod carries.
     pub decision: Option<DecisionId>,
     /// Reason code of the decision, by its annotation.
     pub reason: Option<Box<str>>,
+}
+
+impl StuckPod {
+    /// Returns the pod as a workload, including the placement that it carries.
+    pub fn workload(&self) -> Workload<'static> {
+        Workload {
+            constraints: self.placement.constraints.clone(),
+            tolerations: self.placement.tolerations.clone(),
+            ..self.workload.clone()
+        }
+    }
 }
 
 /// A pod that has our gate, as it was seen.

@@ -17,8 +17,8 @@ pub use read::{read_affinity, read_claim, read_class};
 #[derive(Debug, Default)]
 pub struct VolumeCache {
     known: Arc<Volumes>,
-    /// What was seen of each kind since its last list began.
-    listing: Volumes,
+    /// What was seen of each kind that is being listed.
+    listing: BTreeMap<Kind, Volumes>,
     /// Whether anything has changed since the last publication.
     is_changed: bool,
     /// When waiting for the lists began.
@@ -28,27 +28,30 @@ pub struct VolumeCache {
 impl VolumeCache {
     /// Applies a change of a claim, volume or class.
     pub fn apply(&mut self, change: &Change) {
-        apply_to(&mut self.listing, change);
+        if let Some(listing) = change.kind().and_then(|kind| self.listing.get_mut(&kind)) {
+            apply_to(listing, change);
+        }
         self.is_changed |= apply_to(Arc::make_mut(&mut self.known), change);
     }
 
     /// Begins a list of all objects of this kind.
     pub fn list_began(&mut self, kind: Kind) {
-        match kind {
-            Kind::Claims => self.listing.claims.clear(),
-            Kind::Volumes => self.listing.volumes.clear(),
-            Kind::Classes => self.listing.classes.clear(),
-            _ => {}
+        if Kind::OF_DATA.contains(&kind) {
+            self.listing.insert(kind, Volumes::default());
         }
     }
 
     /// Ends a list of all objects of this kind, and removes objects that it did not contain.
     pub fn list_ended(&mut self, kind: Kind) {
-        self.is_changed |= Kind::OF_DATA.contains(&kind);
+        let Some(listed) = self.listing.remove(&kind) else {
+            return;
+        };
+        self.is_changed = true;
+        let known = Arc::make_mut(&mut self.known);
         match kind {
-            Kind::Claims => Arc::make_mut(&mut self.known).claims = std::mem::take(&mut self.listing.claims),
-            Kind::Volumes => Arc::make_mut(&mut self.known).volumes = std::mem::take(&mut self.listing.volumes),
-            Kind::Classes => Arc::make_mut(&mut self.known).classes = std::mem::take(&mut self.listing.classes),
+            Kind::Claims => known.claims = listed.claims,
+            Kind::Volumes => known.volumes = listed.volumes,
+            Kind::Classes => known.classes = listed.classes,
             _ => {}
         }
     }

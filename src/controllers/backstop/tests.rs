@@ -115,6 +115,7 @@ fn candidate(name: &str) -> Candidate {
             uid: format!("uid-{name}").into(),
             name: name.into(),
             workload,
+            placement: Arc::default(),
             decision: None,
             reason: None,
         }),

@@ -7,9 +7,10 @@ use std::process::Command;
 
 use anyhow::{Error, anyhow};
 
+use crate::checkout::is_ci;
 use crate::prelude::*;
 
-pub const INSIDE: &str = "--inside-of-the-sandbox";
+const INSIDE: &str = "--inside-of-the-sandbox";
 
 /// Ways to enter a sandbox for a WAN: as root, or else as root of a user namespace. The latter needs no privilege if the kernel's
 /// settings allow it.
@@ -27,6 +28,26 @@ const NEEDED: [(&str, &str); 3] = [
     ("`ip netns` (Debian: iproute2)", "ip netns add test"),
     ("a TUN device (/dev/net/tun)", "ip -n test tuntap add dev test mode tun"),
 ];
+
+/// The arguments of this program, and whether it runs in the sandbox.
+pub fn arguments() -> (Vec<String>, bool) {
+    let mut args: Vec<String> = env::args().collect();
+    let is_inside = args.get(1).is_some_and(|first| first == INSIDE);
+    if is_inside {
+        args.remove(1);
+    }
+    (args, is_inside)
+}
+
+/// Reports that the tests of this target have no sandbox. In continuous integration, which runs every test, that is a failure.
+pub fn is_required(target: &str, missing: &Error) -> bool {
+    if is_ci() {
+        eprintln!("{target}: CI runs every test, and {missing:#}");
+    } else {
+        println!("{target}: skipped, {missing:#}");
+    }
+    is_ci()
+}
 
 /// Continues this program in the sandbox, with these variables. Returns only if there is no sandbox, with the reason for every way.
 pub fn enter(ways: &[&[&str]], args: &[String], variables: &[(&str, PathBuf)]) -> Error {

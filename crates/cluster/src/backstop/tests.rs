@@ -175,6 +175,21 @@ fn pod_stuck_for_30_s_with_room_elsewhere_is_found() {
 }
 
 #[test]
+fn namespaces_take_turns_among_candidates() {
+    let mut fixture = Fixture::new();
+    fixture.cache.apply_namespace("far", true);
+    for uid in ["a", "b", "c"] {
+        fixture.see(&unschedulable(pod(uid, 500)));
+    }
+    fixture.wait(1);
+    fixture.see(&unschedulable(with(pod("d", 500), "/metadata/namespace", "far".into())));
+    fixture.wait(30);
+    let (report, _) = fixture.report();
+    let names: Vec<_> = report.candidates.iter().map(|candidate| &*candidate.pod.name).collect();
+    assert_eq!(names, ["a", "d", "b", "c"]);
+}
+
+#[test]
 fn stuck_pod_unmanaged_or_without_better_site_is_left() {
     let stuck = || unschedulable(placed(pod("p", 500), "edge", "edge_no_capacity"));
     let none = |change: &dyn Fn(&mut Fixture), pod: Value| {

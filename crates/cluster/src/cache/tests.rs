@@ -644,6 +644,20 @@ fn snapshot_age_is_that_of_its_oldest_source() {
 }
 
 /// Names of the nodes that gained and lost room since the last call, and whether anything else is new.
+#[test]
+fn data_is_as_old_as_the_quietest_of_its_watches() {
+    let mut fixture = Fixture::new();
+    let (first, later) = (Moment(1), Moment(2));
+    for kind in Kind::OF_DATA {
+        assert_eq!(fixture.cache.listed_as_of(Kind::OF_DATA), None);
+        fixture.cache.list_ended(kind);
+        fixture.cache.record_event(kind, first);
+    }
+    fixture.cache.record_event(Kind::Claims, later);
+    fixture.cache.record_event(Kind::Classes, later);
+    assert_eq!(fixture.cache.listed_as_of(Kind::OF_DATA), Some(first));
+}
+
 fn delta(fixture: &mut Fixture) -> (String, String, bool) {
     let RoomDelta {
         gained, lost, sites, ..

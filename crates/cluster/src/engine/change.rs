@@ -57,7 +57,7 @@ pub enum Change {
 
 impl Change {
     /// The kind whose watch this change shows to be alive.
-    pub(super) fn kind(&self) -> Option<Kind> {
+    pub(crate) fn kind(&self) -> Option<Kind> {
         Some(match self {
             Change::Node(_) | Change::NodeGone(_) => Kind::Nodes,
             Change::Pod(_) | Change::PodGone(_) => Kind::Pods,

@@ -81,12 +81,11 @@ fn complete(pod: &Pod<'_>, record: &mut PodRecord, is_gated: bool, keys: &Keys) 
     let elements = workload.constraints.comparisons() + terms + workload.tolerations.len();
     let is_short = pod.spec.constraints_length() <= MAX_CONSTRAINTS && elements <= MAX_ELEMENTS;
     let is_whole = is_short && !has_many_resources;
-    let placement = if is_whole {
-        Placement {
-            constraints: workload.constraints.clone(),
-            tolerations: workload.tolerations.clone(),
-        }
-    } else {
+    let mut placement = Placement {
+        constraints: std::mem::take(&mut workload.constraints),
+        tolerations: std::mem::take(&mut workload.tolerations),
+    };
+    if !is_whole {
         // Nothing tells where a refused pod may run. No node has this many labels or resources.
         let is_nowhere = record.unschedulable.is_some()
             || has_many_resources
@@ -94,19 +93,18 @@ fn complete(pod: &Pod<'_>, record: &mut PodRecord, is_gated: bool, keys: &Keys) 
                 .spec
                 .node_selector
                 .is_some_and(|text| text.get().len() > MAX_CONSTRAINTS);
-        let mut constraints = std::mem::take(&mut workload.constraints);
         // An affinity without terms allows no node.
-        constraints.affinity = is_nowhere.then(Vec::new);
-        Placement {
-            constraints,
-            tolerations: vec![],
-        }
-    };
-    record.placement = Some(Arc::new(placement));
+        placement.constraints.affinity = is_nowhere.then(Vec::new);
+        placement.tolerations = vec![];
+    }
+    let placement = Arc::new(placement);
+    record.placement = Some(Arc::clone(&placement));
     if is_gated {
+        workload.constraints = placement.constraints.clone();
+        workload.tolerations = placement.tolerations.clone();
         record.gated_pod = Some(Arc::new(gated(pod, record, workload, is_whole, keys)));
     } else if is_whole {
-        record.stuck = stuck(pod, record, workload, keys).map(Arc::new);
+        record.stuck = stuck(pod, record, workload, placement, keys).map(Arc::new);
     }
 }
 
@@ -145,7 +143,13 @@ fn gated(pod: &Pod<'_>, record: &PodRecord, mut workload: Workload<'static>, is_
 /// Builds the pod as the backstop keeps it, if kube-scheduler found no node for it and nothing keeps it from
 /// another try. A pod that was gated and lost the gate undecided does not count: its replacement would lose the
 /// gate too.
-fn stuck(pod: &Pod<'_>, record: &PodRecord, workload: Workload<'static>, keys: &Keys) -> Option<StuckPod> {
+fn stuck(
+    pod: &Pod<'_>,
+    record: &PodRecord,
+    workload: Workload<'static>,
+    placement: Arc<Placement>,
+    keys: &Keys,
+) -> Option<StuckPod> {
     let is_stuck = record.unschedulable.is_some() && record.node.is_none() && record.phase == Phase::Pending;
     let is_left_alone = pod.is_marked_as_shadow() || was_gate_removed(pod, keys);
     if !is_stuck || record.gated || record.terminating.is_some() || is_left_alone {
@@ -158,6 +162,7 @@ fn stuck(pod: &Pod<'_>, record: &PodRecord, workload: Workload<'static>, keys: &
         decision: record.decision.as_deref().and_then(DecisionId::parse),
         reason: reason(pod, keys),
         workload,
+        placement,
     })
 }
 

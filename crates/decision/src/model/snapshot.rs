@@ -208,10 +208,11 @@ impl Free {
 }
 
 /// A value per namespace and key. The key is the uid of a controller, or the labels of pods. A pod states the uid of
-/// its controller itself, so a value counts only within its namespace.
+/// its controller itself, so a value counts only within its namespace. The cost of a clone grows with the number of
+/// namespaces. The first change in a namespace after that copies the entries of this namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct ByNamespace<T>(BTreeMap<Box<str>, BTreeMap<Box<str>, T>>);
+pub struct ByNamespace<T>(BTreeMap<Box<str>, Arc<BTreeMap<Box<str>, T>>>);
 
 impl<T> Default for ByNamespace<T> {
     fn default() -> Self {
@@ -219,7 +220,7 @@ impl<T> Default for ByNamespace<T> {
     }
 }
 
-impl<T> ByNamespace<T> {
+impl<T: Clone> ByNamespace<T> {
     /// Returns the value of this key. Cost: two searches.
     pub fn get(&self, namespace: &str, key: &str) -> Option<&T> {
         self.0.get(namespace)?.get(key)
@@ -227,17 +228,17 @@ impl<T> ByNamespace<T> {
 
     /// Iterates over the keys of a namespace.
     pub fn of(&self, namespace: &str) -> impl Iterator<Item = &str> {
-        let keys = self.0.get(namespace).into_iter().flat_map(BTreeMap::keys);
+        let keys = self.0.get(namespace).into_iter().flat_map(|keys| keys.keys());
         keys.map(|key| &**key)
     }
 
     /// Returns the map entry of this key, for reading or insertion.
     pub fn entry(&mut self, namespace: &str, key: &str) -> std::collections::btree_map::Entry<'_, Box<str>, T> {
-        self.0.entry(namespace.into()).or_default().entry(key.into())
+        Arc::make_mut(self.0.entry(namespace.into()).or_default()).entry(key.into())
     }
 
     /// Maps every value.
-    pub fn map<U>(&self, change: impl Fn(&T) -> U) -> ByNamespace<U> {
+    pub fn map<U: Clone>(&self, change: impl Fn(&T) -> U) -> ByNamespace<U> {
         let mut changed = ByNamespace::default();
         for (namespace, key, known) in self.iter() {
             changed.entry(namespace, key).insert_entry(change(known));
@@ -261,7 +262,7 @@ impl<T> ByNamespace<T> {
 impl ByNamespace<u64> {
     /// Changes a count. A count of zero is removed.
     pub fn change(&mut self, namespace: &str, key: &str, by: i64) {
-        let keys = self.0.entry(namespace.into()).or_default();
+        let keys = Arc::make_mut(self.0.entry(namespace.into()).or_default());
         let count = keys.entry(key.into()).or_default();
         *count = count.saturating_add_signed(by);
         if *count == 0 {
