@@ -35,7 +35,7 @@ pub use pair::Pair;
 pub(crate) use served::connect;
 pub use served::{Chain, served, shown};
 pub use stored::{Contents, Stored};
-pub use verification::{Bundle, VerificationError};
+pub use verification::Bundle;
 
 use clients::ClientCa;
 

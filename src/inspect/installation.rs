@@ -21,7 +21,7 @@ use crate::inspect::Connection;
 use crate::tls::Service;
 
 pub use calls::Calls;
-pub use deployment::{PairSecret, SELF_MANAGED};
+pub use deployment::SELF_MANAGED;
 pub use leader::{Lead, Leaderless};
 
 /// Labels by key.
@@ -32,8 +32,6 @@ pub type Labels = BTreeMap<String, String>;
 pub struct Webhook {
     /// The metadata of the configuration.
     pub metadata: ObjectMeta,
-    /// Index of the entry in the configuration, from 0.
-    pub position: usize,
     /// The entry itself.
     pub entry: MutatingWebhook,
 }
@@ -203,10 +201,9 @@ impl Connection {
 }
 
 fn entries(found: MutatingWebhookConfiguration) -> Vec<Webhook> {
-    let entries = found.webhooks.into_iter().flatten().enumerate();
-    let webhook = |(position, entry)| Webhook {
+    let entries = found.webhooks.into_iter().flatten();
+    let webhook = |entry| Webhook {
         metadata: found.metadata.clone(),
-        position,
         entry,
     };
     entries.map(webhook).collect()
@@ -263,16 +260,14 @@ mod tests {
             let metadata = json!({"name": "zz-edgeward", "creationTimestamp": "2026-11-21T00:00:00Z"});
             Self {
                 metadata: serde_json::from_value(metadata).unwrap(),
-                position: 0,
                 entry: serde_json::from_value(entry.clone()).unwrap(),
             }
         }
 
-        /// The example entry with this name and position, and with changes.
-        pub(crate) fn changed(name: &str, position: usize, change: impl FnOnce(&mut MutatingWebhook)) -> Self {
+        /// The example entry with this name and with changes.
+        pub(crate) fn changed(name: &str, change: impl FnOnce(&mut MutatingWebhook)) -> Self {
             let mut webhook = Self::example();
             webhook.entry.name = name.to_owned();
-            webhook.position = position;
             change(&mut webhook.entry);
             webhook
         }
@@ -291,7 +286,7 @@ mod tests {
         assert!(!webhook.selects("kube-system", &labels("true")));
 
         let updates = json!([{"apiGroups": ["*"], "resources": ["pods"], "operations": ["UPDATE"]}]);
-        let webhook = Webhook::changed("other", 0, |entry| {
+        let webhook = Webhook::changed("other", |entry| {
             entry.rules = serde_json::from_value(updates).unwrap();
             entry.namespace_selector = None;
         });

@@ -64,17 +64,6 @@ pub struct Serving {
     pub authority_not_after: Timestamp,
 }
 
-/// Why the API server would refuse a server. The text completes "it will not, because it …".
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum VerificationError {
-    /// No authority in the bundle signed the certificate.
-    #[error("is signed by no authority in caBundle")]
-    Authority,
-    /// The certificate itself is invalid: its name, validity period or purpose.
-    #[error("{0}")]
-    Certificate(String),
-}
-
 /// The authorities of a `caBundle` that are valid now.
 #[derive(Debug)]
 pub struct Bundle {
@@ -110,19 +99,18 @@ impl Bundle {
     /// certificate's alternative names.
     ///
     /// # Errors
-    /// [`VerificationError`].
-    pub fn vouches(&self, chain: &[CertificateDer<'static>], name: &str) -> Result<Serving, VerificationError> {
-        let fault = |words: &str| VerificationError::Certificate(words.to_owned());
-        let leaf = chain.first().ok_or_else(|| fault("is not there"))?;
-        let (from, to) = validity(&parse(leaf).map_err(|_| fault("cannot be parsed"))?);
+    /// Why the API server would refuse the server. The text completes "it will not, because it …".
+    pub fn vouches(&self, chain: &[CertificateDer<'static>], name: &str) -> Result<Serving, String> {
+        let leaf = chain.first().ok_or("is not there")?;
+        let (from, to) = validity(&parse(leaf).map_err(|_| "cannot be parsed")?);
         // These checks come first, so that the error gives the times in words.
         if to < self.now {
-            return Err(fault(&format!("expired at {to}")));
+            return Err(format!("expired at {to}"));
         }
         if from > self.now {
-            return Err(fault(&format!("is not valid before {from}")));
+            return Err(format!("is not valid before {from}"));
         }
-        let mut refusal = VerificationError::Authority;
+        let mut refusal = "is signed by no authority in caBundle".to_owned();
         let mut authority_not_after = None;
         for (authority, not_after) in &self.authorities {
             // The API server, unlike rustls, accepts a leaf that is itself in the bundle.
@@ -149,16 +137,15 @@ fn is_for(leaf: &CertificateDer<'_>, name: &str) -> Result<(), TlsError> {
 }
 
 /// The error for a certificate that this authority signed; `None` if it did not sign it.
-fn told(error: &TlsError, name: &str) -> Option<VerificationError> {
+fn told(error: &TlsError, name: &str) -> Option<String> {
     use CertificateError as Fault;
-    let words = match error {
-        TlsError::InvalidCertificate(Fault::UnknownIssuer | Fault::BadSignature) => return None,
+    match error {
+        TlsError::InvalidCertificate(Fault::UnknownIssuer | Fault::BadSignature) => None,
         TlsError::InvalidCertificate(Fault::NotValidForName | Fault::NotValidForNameContext { .. }) => {
-            format!("has no alternative name {name}")
+            Some(format!("has no alternative name {name}"))
         }
-        error => format!("is not valid: {error}"),
-    };
-    Some(VerificationError::Certificate(words))
+        error => Some(format!("is not valid: {error}")),
+    }
 }
 
 #[cfg(test)]
@@ -202,16 +189,11 @@ mod tests {
         vec![params.signed_by(&key, authority).unwrap().der().clone()]
     }
 
-    fn judged(bundle: &str, chain: &Chain, name: &str) -> Result<Serving, VerificationError> {
+    fn judged(bundle: &str, chain: &Chain, name: &str) -> Result<Serving, String> {
         Bundle::read(bundle.as_bytes(), now()).unwrap().vouches(chain, name)
     }
 
-    fn certificate_words(judged: Result<Serving, VerificationError>) -> String {
-        match judged {
-            Err(VerificationError::Certificate(words)) => words,
-            other => panic!("{other:?}"),
-        }
-    }
+    const UNTRUSTED: &str = "is signed by no authority in caBundle";
 
     #[test]
     fn leaf_signed_by_bundle_is_trusted_for_its_names_while_valid() {
@@ -232,17 +214,17 @@ mod tests {
 
         let other = "other.example.svc";
         assert_eq!(
-            certificate_words(judged(&ours.pem(), &good, other)),
+            judged(&ours.pem(), &good, other).unwrap_err(),
             format!("has no alternative name {other}")
         );
         let over = leaf(&ours, |params| params.not_after = date_time_ymd(2026, 11, 1));
         assert_eq!(
-            certificate_words(judged(&ours.pem(), &over, NAME)),
+            judged(&ours.pem(), &over, NAME).unwrap_err(),
             "expired at 2026-11-01T00:00:00Z"
         );
         let early = leaf(&ours, |params| params.not_before = date_time_ymd(2026, 12, 1));
         assert_eq!(
-            certificate_words(judged(&ours.pem(), &early, NAME)),
+            judged(&ours.pem(), &early, NAME).unwrap_err(),
             "is not valid before 2026-12-01T00:00:00Z"
         );
         // The common name is ignored.
@@ -250,12 +232,20 @@ mod tests {
             params.subject_alt_names.clear();
             params.distinguished_name.push(DnType::CommonName, NAME);
         });
-        assert!(certificate_words(judged(&ours.pem(), &nameless, NAME)).contains("no alternative name"));
+        assert!(
+            judged(&ours.pem(), &nameless, NAME)
+                .unwrap_err()
+                .contains("no alternative name")
+        );
         let client = leaf(&ours, |params| {
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         });
-        assert!(certificate_words(judged(&ours.pem(), &client, NAME)).contains("extended key usage"));
-        assert_eq!(certificate_words(judged(&ours.pem(), &vec![], NAME)), "is not there");
+        assert!(
+            judged(&ours.pem(), &client, NAME)
+                .unwrap_err()
+                .contains("extended key usage")
+        );
+        assert_eq!(judged(&ours.pem(), &vec![], NAME).unwrap_err(), "is not there");
     }
 
     #[test]
@@ -263,7 +253,7 @@ mod tests {
         let ours = authority("ours", 2020..2030);
         for foreign in [authority("other", 2020..2030), authority("ours", 2020..2030)] {
             let judged = judged(&foreign.pem(), &leaf(&ours, |_| {}), NAME);
-            assert_eq!(judged, Err(VerificationError::Authority));
+            assert_eq!(judged, Err(UNTRUSTED.to_owned()));
         }
         let below = CertifiedIssuer::signed_by(
             authority_params("below", 2020..2030),
@@ -272,7 +262,7 @@ mod tests {
         );
         let below = below.unwrap();
         let mut chain = leaf(&below, |_| {});
-        assert_eq!(judged(&ours.pem(), &chain, NAME), Err(VerificationError::Authority));
+        assert_eq!(judged(&ours.pem(), &chain, NAME), Err(UNTRUSTED.to_owned()));
         chain.push(below.der().clone());
         assert!(judged(&ours.pem(), &chain, NAME).is_ok());
     }
@@ -284,7 +274,11 @@ mod tests {
         let itself = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let chain = vec![itself.der().clone()];
         assert!(judged(&itself.pem(), &chain, NAME).is_ok());
-        assert!(certificate_words(judged(&itself.pem(), &chain, "other.example.svc")).contains("no alternative name"));
+        assert!(
+            judged(&itself.pem(), &chain, "other.example.svc")
+                .unwrap_err()
+                .contains("no alternative name")
+        );
     }
 
     /// rustls accepts an authority outside its validity period; the API server does not.
@@ -302,10 +296,7 @@ mod tests {
         );
         let other = authority("other", 2020..2030);
         let both = format!("{}{}", over.pem(), other.pem());
-        assert_eq!(
-            judged(&both, &leaf(&over, |_| {}), NAME),
-            Err(VerificationError::Authority)
-        );
+        assert_eq!(judged(&both, &leaf(&over, |_| {}), NAME), Err(UNTRUSTED.to_owned()));
         for nothing in [
             "",
             "nonsense",

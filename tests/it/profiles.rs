@@ -28,13 +28,6 @@ fn example_profiles_are_accepted_and_match_file_name() {
         let name = Path::new(path).file_stem().unwrap().to_str().unwrap();
         assert_eq!(object["metadata"]["name"], name);
     }
-    let paths = examples.iter().map(|(path, _)| path);
-    let output = edgeward().args(["profile", "check"]).args(paths).output().unwrap();
-    let printed = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        output.status.success() && printed.lines().all(|line| line.ends_with(": accepted")),
-        "{printed}"
-    );
 }
 
 /// The reference weights. A missing optional trait costs 10,000 and each ms costs 10. A node without memory, or without CPU,
@@ -91,26 +84,6 @@ fn codeco_import_reports_faults_and_fix_corrects_them() {
     assert_eq!(object["metadata"]["name"], "user-defined");
     let (code, profiles, _) = import(&["--fix"]);
     assert_eq!(code, Some(0));
-    let file = tempfile::NamedTempFile::new().unwrap();
-    fs::write(file.path(), profiles).unwrap();
-    let output = edgeward().args(["profile", "check"]).arg(file.path()).output().unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "user-defined: accepted\n");
-}
-
-#[test]
-fn profile_check_reports_faults_of_file() {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let profile = "{kind: PerformanceProfile, metadata: {name: My}, spec: {better: lower, equation: '2 * a', metrics: [{name: a, normMin: 0, normMax: 1, builtIn: pods}]}}";
-    fs::write(file.path(), profile).unwrap();
-    let output = edgeward().args(["profile", "check"]).arg(file.path()).output().unwrap();
-    assert_eq!(output.status.code(), Some(3));
-    let printed = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        printed.contains("My: metadata.name: \"My\" is not the name of a PerformanceProfile"),
-        "{printed}"
-    );
-    assert!(printed.contains("My: spec.equation: 2 is a whole number"), "{printed}");
-    fs::write(file.path(), "{kind: Pod}").unwrap();
-    let output = edgeward().args(["profile", "check"]).arg(file.path()).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    let object: Value = serde_saphyr::from_str(&profiles).unwrap();
+    Profile::read(&object["spec"]).unwrap();
 }

@@ -9,7 +9,7 @@ use regex::{Captures, Regex};
 use serde_json::{Value, json};
 
 use crate::equation::PREFIX;
-use crate::profile::{By, MAX_PROMQL, Metric, Profile, Source};
+use crate::profile::{By, MAX_PROMQL, Profile};
 
 /// Metrics with a known maximum, and that maximum.
 const BOUNDED: [(&str, f64); 2] = [("kube_node_status_condition", 1.0), ("node_cpu_seconds_total", 1.0)];
@@ -82,7 +82,7 @@ fn imported(profile: &Value, metrics: &[Value], fix: bool) -> Result<Imported, S
             continue;
         }
         let promql = text(&metric["promQL"], &format!("{called}: promQL"))?;
-        let judged = judge(&promql, By::Node);
+        let judged = judge(&promql);
         findings.extend(judged.findings.iter().map(|finding| format!("{called}: {finding}")));
         let mut norm_max = metric["norm_max"].clone();
         if let Some((finding, bound)) = too_wide(&promql, &norm_max) {
@@ -95,7 +95,7 @@ fn imported(profile: &Value, metrics: &[Value], fix: bool) -> Result<Imported, S
             "name": called,
             "normMin": metric["norm_min"],
             "normMax": norm_max,
-            "by": judged.places.first().unwrap_or(&By::Node).as_str(),
+            "by": judged.place.as_str(),
             "promQL": if fix { judged.corrected } else { promql },
         }));
     }
@@ -130,16 +130,15 @@ fn object_name(name: &str) -> String {
 struct Judged {
     findings: Vec<String>,
     corrected: String,
-    /// Labels with which its series name places, if known.
-    places: Vec<By>,
+    /// The label with which its series name places.
+    place: By,
 }
 
-/// Checks a query. `by` is the label to group by if the query keeps no label of a place.
-fn judge(promql: &str, by: By) -> Judged {
+fn judge(promql: &str) -> Judged {
     let mut judged = Judged {
         findings: vec![],
         corrected: promql.to_owned(),
-        places: vec![],
+        place: By::Node,
     };
     // Parsing takes stack for each level, and no profile may have a query of this length.
     if promql.len() > MAX_PROMQL {
@@ -157,14 +156,13 @@ fn judge(promql: &str, by: By) -> Judged {
     }
     match parser::parse(&judged.corrected) {
         Ok(expression) => match combined(&expression) {
-            Some((operator, places)) if places.is_empty() => {
-                let by = by.as_str();
-                let finding = format!("one series without a {by}: write {operator} by ({by}) (…)");
+            Some((operator, None)) => {
+                let finding = format!("one series without a node: write {operator} by (node) (…)");
                 judged.findings.push(finding);
-                let grouped = format!("{operator} by ({by}) (");
+                let grouped = format!("{operator} by (node) (");
                 judged.corrected = judged.corrected.replacen(&format!("{operator}("), &grouped, 1);
             }
-            Some((_, places)) => judged.places = places,
+            Some((_, Some(place))) => judged.place = place,
             None => {}
         },
         Err(error) => judged.findings.push(format!("not PromQL: {error}")),
@@ -172,26 +170,9 @@ fn judge(promql: &str, by: By) -> Judged {
     judged
 }
 
-/// Reasons to doubt that the queries of a profile give values by place, each with its field. The Prometheus server has
-/// the last word, because it may know more of PromQL.
-pub fn doubts(profile: &Profile) -> Vec<String> {
-    let of = |(index, metric): (usize, &Metric)| {
-        let Source::PromQl(promql, by) = &metric.source else {
-            return None;
-        };
-        let Judged { findings, places, .. } = judge(promql, *by);
-        let doubt = findings.into_iter().next().or_else(|| {
-            let label = places.first().filter(|_| !places.contains(by))?.as_str();
-            Some(format!("its series have the label {label}, and by is {}", by.as_str()))
-        });
-        Some(format!("spec.metrics[{index}].promQL: {}", doubt?))
-    };
-    profile.metrics.iter().enumerate().filter_map(of).collect()
-}
-
-/// The operator that combines the series of an expression, and the labels of a place that it keeps. `None` if the series
-/// have the labels of the metrics, which are not known.
-fn combined(expression: &Expr) -> Option<(String, Vec<By>)> {
+/// The operator that combines the series of an expression, and the first label of a place that it keeps. `None` if the
+/// series have the labels of the metrics, which are not known.
+fn combined(expression: &Expr) -> Option<(String, Option<By>)> {
     let aggregate = match expression {
         Expr::Paren(inner) => return combined(&inner.expr),
         Expr::Aggregate(aggregate) => aggregate,
@@ -199,11 +180,9 @@ fn combined(expression: &Expr) -> Option<(String, Vec<By>)> {
     };
     let is_kept = |labels: &[String], by: &By| labels.iter().any(|label| label == by.as_str());
     let kept = match &aggregate.modifier {
-        Some(LabelModifier::Include(Labels { labels })) => {
-            By::ALL.into_iter().filter(|by| is_kept(labels, by)).collect()
-        }
+        Some(LabelModifier::Include(Labels { labels })) => By::ALL.into_iter().find(|by| is_kept(labels, by)),
         Some(LabelModifier::Exclude(_)) => return None,
-        None => vec![],
+        None => None,
     };
     Some((aggregate.op.to_string(), kept))
 }
@@ -341,39 +320,6 @@ mod tests {
             ("__", "profile"),
         ] {
             assert_eq!(object_name(name), object);
-        }
-    }
-
-    #[test]
-    fn doubtful_queries_of_a_profile_are_reported() {
-        let doubts = |promql: &str, by: &str| {
-            let metric = json!({"name": "watts", "normMin": 0, "normMax": 1, "by": by, "promQL": promql});
-            let spec = json!({"better": "lower", "equation": "cm_normalized_watts", "metrics": [metric]});
-            super::doubts(&Profile::read(&spec).unwrap())
-        };
-        assert_eq!(
-            doubts("sum(watts)", "site"),
-            ["spec.metrics[0].promQL: one series without a site: write sum by (site) (…)"]
-        );
-        assert_eq!(
-            doubts("max by (node) (watts)", "site"),
-            ["spec.metrics[0].promQL: its series have the label node, and by is site"]
-        );
-        assert_eq!(
-            doubts("rate(watts)[1m]", "node"),
-            ["spec.metrics[0].promQL: range [1m] stands after rate(…): write rate(watts[1m])"]
-        );
-        let [broken] = &doubts("sum(watts", "site")[..] else {
-            panic!()
-        };
-        assert!(broken.starts_with("spec.metrics[0].promQL: not PromQL: "), "{broken}");
-        for good in [
-            "watts",
-            "sum by (site) (watts)",
-            "sum by (node, site) (watts)",
-            "sum without (pod) (watts)",
-        ] {
-            assert!(doubts(good, "site").is_empty(), "{good}");
         }
     }
 }

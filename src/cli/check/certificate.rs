@@ -1,26 +1,29 @@
-//! Checks whether the API server would trust edgeward. Compares the certificates that replicas serve and store with
-//! `caBundle`.
+//! Checks whether the API server would trust edgeward. Compares the certificates that replicas serve with `caBundle`.
 
 use std::cmp::min;
 
 use futures::stream::{self, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Secret, Service as ServiceObject};
+use k8s_openapi::api::core::v1::Service as ServiceObject;
 
 use super::Facts;
-use super::finding::Finding;
+use super::finding::{Finding, Level};
 use super::leader::see_replicas;
-use super::webhook::{apply, replace};
+use super::webhook::apply;
 use crate::inspect::Connection;
-use crate::inspect::installation::{PairSecret, Webhook};
-use crate::tls::stored::contents;
-use crate::tls::{Bundle, Chain, Contents, Pair, Service, VerificationError, shown};
+use crate::inspect::installation::Webhook;
+use crate::tls::{Bundle, Chain, Service, shown};
+use crate::watch::namespaced_name::NamespacedName;
 
 const AREA: &str = "certificate";
 
 /// A certificate that ends within this time should have been renewed. For a short-lived one, the last quarter of its
 /// life counts instead: issuers renew when a third is left.
 const LATE: SignedDuration = SignedDuration::from_hours(14 * 24);
+
+/// What to do where nothing maintains bundle and certificate.
+const BY_HAND: &str = "renew the certificate of --tls-cert, which serve reads again by itself, or add the CA that signed it to \
+                       caBundle: docs/guide/troubleshoot.md#set-cabundle";
 
 /// Number of replicas that are contacted at once.
 const AT_ONCE: usize = 32;
@@ -30,104 +33,49 @@ const AT_ONCE: usize = 32;
 pub(super) struct Behind {
     /// The name that the certificate must have.
     pub(super) name: String,
-    /// The certificates that replicas serve, and those in the Secrets that they serve from.
+    /// The certificates that replicas serve.
     pub(super) found: Vec<Found>,
     /// The Secret that edgeward manages itself, if there is one.
-    pub(super) self_managed: Option<PairSecret>,
+    pub(super) self_managed: Option<NamespacedName>,
 }
 
-/// A certificate that was found.
+/// The certificate at an address.
 #[derive(Clone)]
 pub(super) struct Found {
-    /// Where it was found: at an address, or in a Secret.
-    at: String,
-    /// The chain, or the finding why there is none.
-    chain: Result<Chain, Finding>,
-    /// The command that replaces it by hand.
-    renew: String,
+    address: String,
+    /// The chain, or why there is none.
+    chain: Result<Chain, String>,
 }
 
 impl Found {
-    /// The certificate that a server presents.
-    fn shown(address: &str, name: &str, shown: Result<Chain, String>) -> Self {
-        // The API server may get another answer.
-        let unknown = |words| {
-            let text =
-                format!("{address} cannot be looked at from here, so nothing is known of what it serves: {words}");
-            Finding::warning(AREA, text).fix("edgeward review --live -n NAMESPACE -f POD.yaml")
-        };
-        Self {
-            chain: shown.map_err(unknown),
-            at: format!("at {address}"),
-            renew: format!("renew what --tls-cert and --tls-key name, for {name}; serve reads them again by itself"),
-        }
-    }
-
-    /// The certificate that replicas serve once they have read the Secret. A replica that refused it keeps its current
-    /// one.
-    fn stored(PairSecret { namespace, name, .. }: &PairSecret, contents: Option<Contents>, now: Timestamp) -> Self {
-        let place = format!("Secret {namespace}/{name}");
-        let pair = match &contents {
-            None => Err(format!("{place} does not exist: replicas have nothing to serve")),
-            Some(contents) => {
-                let pem = |key: &str| contents.get(key).map_or(&[][..], |pem| pem);
-                Pair::from_pem(pem("tls.crt"), pem("tls.key"), now).map_err(|words| {
-                    format!(
-                        "{place} cannot be used, so replicas keep the certificate they have, and none starts: {words}"
-                    )
-                })
-            }
-        };
-        Self {
-            at: format!("in {place}"),
-            chain: pair
-                .map(|pair| pair.key.cert.clone())
-                .map_err(|text| Finding::fault(AREA, text)),
-            // The command does nothing if the files are missing.
-            renew: format!(
-                "kubectl -n {namespace} create secret tls {name} --cert=tls.crt --key=tls.key --dry-run=client -o yaml | \
-                 kubectl -n {namespace} apply -f -"
-            ),
-        }
-    }
-
-    /// Checks whether the API server trusts this certificate for `name`. The fixes are to add its authority to
-    /// `caBundle`, and to renew it.
-    fn judge(
-        &self,
-        entry: &str,
-        name: &str,
-        bundle: &Bundle,
-        now: Timestamp,
-        [add_authority, renew]: [&String; 2],
-    ) -> Finding {
-        let at = &self.at;
+    /// Checks whether the API server trusts this certificate for `name`.
+    fn judge(&self, entry: &str, name: &str, bundle: &Bundle, now: Timestamp) -> Finding {
+        let address = &self.address;
         let chain = match &self.chain {
             Ok(chain) => chain,
-            Err(finding) if finding.fix.is_some() => return finding.clone(),
-            Err(finding) => return finding.clone().fix(renew),
+            Err(words) => {
+                // The API server may get another answer.
+                let text =
+                    format!("{address} cannot be looked at from here, so nothing is known of what it serves: {words}");
+                return Finding::warning(AREA, text).fix("edgeward review --live -n NAMESPACE -f POD.yaml");
+            }
         };
         let serving = match bundle.vouches(chain, name) {
             Ok(serving) => serving,
             Err(error) => {
                 let text = format!(
-                    "{entry}: the API server does not trust the certificate {at} for {name}, because it {error}"
+                    "{entry}: the API server does not trust the certificate at {address} for {name}, because it {error}"
                 );
-                // If the authority is in the bundle, another bundle does not help.
-                return Finding::fault(AREA, text).fix(match error {
-                    VerificationError::Certificate(_) => renew,
-                    VerificationError::Authority => add_authority,
-                });
+                return Finding::fault(AREA, text);
             }
         };
         let end = min(serving.not_after, serving.authority_not_after);
-        let text = format!("{entry}: the certificate {at} is for {name}, of an authority in caBundle, until {end}");
+        let text =
+            format!("{entry}: the certificate at {address} is for {name}, of an authority in caBundle, until {end}");
         if end.duration_since(now) >= min(LATE, serving.life / 4) {
             return Finding::ok(AREA, text);
         }
-        // If the authority ends first, a new leaf certificate does not help.
-        let is_authority = end < serving.not_after;
-        Finding::warning(AREA, text).fix(if is_authority { add_authority } else { renew })
+        Finding::warning(AREA, text)
     }
 }
 
@@ -157,7 +105,7 @@ async fn of_url(url: &str) -> Behind {
     let address = format!("{host}:{}", url.port_u16().unwrap_or(443));
     let shown = shown(&address, &name).await;
     Behind {
-        found: vec![Found::shown(&address, &name, shown)],
+        found: vec![Found { address, chain: shown }],
         name,
         self_managed: None,
     }
@@ -190,32 +138,22 @@ async fn of_service(
             .push(Finding::fault(AREA, text).fix(see_replicas(namespace)));
     }
     let server = &service.dns_name();
-    let shown =
-        stream::iter(addresses).map(async |address| Found::shown(&address, server, shown(&address, server).await));
+    let shown = stream::iter(addresses).map(async |address| Found {
+        chain: shown(&address, server).await,
+        address,
+    });
     let mut behind = Behind {
         name: server.clone(),
         found: shown.buffered(AT_ONCE).collect().await,
         self_managed: None,
     };
     let selector = spec.selector.unwrap_or_default();
-    let secrets = connection.pair_secrets(namespace, &selector).await;
-    for secret in facts.read(AREA, secrets).unwrap_or_default() {
-        let found = connection.get::<Secret>(&secret.namespace, &secret.name).await;
-        // Keys with other names are not understood.
-        let is_pair = |contents: &Contents| ["tls.crt", "tls.key"].iter().any(|key| contents.contains_key(*key));
-        let contents = facts.read(AREA, found).map(|found| found.map(contents));
-        if let Some(contents) = contents.filter(|contents| contents.as_ref().is_none_or(is_pair)) {
-            behind.found.push(Found::stored(&secret, contents, facts.now));
-        }
-        if secret.is_self_managed {
-            behind.self_managed = Some(secret);
-        }
-    }
+    let secret = connection.self_managed(namespace, &selector).await;
+    behind.self_managed = facts.read(AREA, secret).flatten();
     Ok(behind)
 }
 
-/// Checks whether the API server would trust the server of each webhook, now and once replicas serve the stored
-/// certificate.
+/// Checks whether the API server would trust the server of each webhook.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     for webhook in facts.ours.iter().flatten() {
@@ -232,8 +170,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
 fn judge_entry(webhook: &Webhook, facts: &Facts) -> Vec<Finding> {
     let entry = &webhook.entry.name;
     let behind = facts.behind.get(&webhook.target());
-    let of_keeper = of_keeper(webhook, behind);
-    let fix = of_keeper.clone().unwrap_or_else(|| add_authority(webhook));
+    let fix = of_keeper(webhook, behind).unwrap_or_else(|| BY_HAND.to_owned());
     let pem = webhook.ca_bundle();
     let bundle = match Bundle::read(pem, facts.now) {
         Ok(bundle) => bundle,
@@ -251,23 +188,14 @@ fn judge_entry(webhook: &Webhook, facts: &Facts) -> Vec<Finding> {
         return vec![];
     };
     let judge = |found: &Found| {
-        let renew = of_keeper.as_ref().unwrap_or(&found.renew);
-        found.judge(entry, name, &bundle, facts.now, [&fix, renew])
+        let finding = found.judge(entry, name, &bundle, facts.now);
+        match finding.level {
+            Level::Ok => finding,
+            _ if finding.fix.is_some() => finding,
+            _ => finding.fix(&fix),
+        }
     };
     found.iter().map(judge).collect()
-}
-
-/// Returns the command that adds the authority in `ca.crt` to a webhook's `caBundle`. It keeps the other authorities,
-/// which other servers may use. Without the file, it does nothing.
-fn add_authority(webhook: &Webhook) -> String {
-    let old = format!(
-        "kubectl get mutatingwebhookconfiguration {} -o jsonpath='{{.webhooks[{}].clientConfig.caBundle}}'",
-        webhook.configuration(),
-        webhook.position
-    );
-    let value = "\"'$( (echo \"$old\" | base64 -d; echo; cat ca.crt) | base64 -w0)'\"";
-    let set = replace(webhook, "clientConfig/caBundle", value);
-    format!("test -s ca.crt && old=$({old}) && {set}")
 }
 
 /// Returns where to look if cert-manager or edgeward's leader maintains bundle and certificate. A manual patch would be
@@ -281,7 +209,7 @@ fn of_keeper(webhook: &Webhook, behind: Option<&Behind>) -> Option<String> {
              its controller and cainjector must run; `cmctl renew` has a certificate issued again"
         ));
     }
-    let PairSecret { namespace, name, .. } = behind?.self_managed.as_ref()?;
+    let NamespacedName { namespace, name } = behind?.self_managed.as_ref()?;
     Some(format!(
         "kubectl -n {namespace} logs -l app.kubernetes.io/name=edgeward --prefix --tail=-1 | grep -E 'certificate|caBundle'   \
          # the leader keeps the Secret {name} and caBundle by itself: its log says what hinders it; its rights are those \

@@ -7,7 +7,8 @@ use super::webhook::{apply, opted_in, shown};
 use crate::cli::installed::LEASE;
 use crate::cli::sentence;
 use crate::inspect::Connection;
-use crate::inspect::installation::{self, PairSecret, User};
+use crate::inspect::installation::{self, User};
+use crate::watch::namespaced_name::NamespacedName;
 use crate::watch::volumes::can_have_data;
 
 const AREA: &str = "rights";
@@ -70,7 +71,7 @@ fn needs(facts: &Facts) -> Vec<Need<'_>> {
         ));
     }
     let mut secrets = facts.behind.values().filter_map(|behind| behind.self_managed.as_ref());
-    if let Some(PairSecret { namespace, name, .. }) = secrets.next() {
+    if let Some(NamespacedName { namespace, name }) = secrets.next() {
         let (there, secret) = ((Some(&**namespace), None), (Some(&**namespace), Some(&**name)));
         needs.push((Fault, "secrets", "get list watch update", secret, NO_CERTIFICATE));
         // A right to create cannot name the Secret, which does not exist yet.
@@ -108,9 +109,10 @@ pub(super) async fn review(connection: &Connection, user: User<'_>, facts: &Fact
 }
 
 async fn judge(connection: &Connection, user: User<'_>, facts: &Facts) -> anyhow::Result<Vec<Finding>> {
+    let fix = apply(&facts.found.config.keys.domain) + "   # its roles and bindings; docs/guide/operate.md lists them";
     let mut findings = Vec::new();
     for need in needs(facts) {
-        findings.extend(lacking(connection, user, need).await?);
+        findings.extend(lacking(connection, user, need, &fix).await?);
     }
     // Pods may be changed everywhere, or in the namespaces that opted in. If no namespace opted in, no pod is gated
     // yet.
@@ -120,7 +122,7 @@ async fn judge(connection: &Connection, user: User<'_>, facts: &Facts) -> anyhow
     opted_in.retain(|name| !config.excluded_namespaces.contains(name));
     let level = if opted_in.is_empty() { Warning } else { Fault };
     let pods = |place| (level, "pods", "get patch", place, "gated pods are never released");
-    let everywhere = lacking(connection, user, pods((None, None))).await?;
+    let everywhere = lacking(connection, user, pods((None, None)), &fix).await?;
     let mut narrow = String::new();
     if everywhere.is_empty() || opted_in.is_empty() {
         findings.extend(everywhere);
@@ -128,7 +130,7 @@ async fn judge(connection: &Connection, user: User<'_>, facts: &Facts) -> anyhow
         narrow = format!(", and may change pods in {} and not everywhere", shown(&opted_in));
         for namespace in opted_in {
             let place = (Some(namespace.as_str()), None);
-            findings.extend(lacking(connection, user, pods(place)).await?);
+            findings.extend(lacking(connection, user, pods(place), &fix).await?);
         }
     }
     if findings.is_empty() {
@@ -139,7 +141,7 @@ async fn judge(connection: &Connection, user: User<'_>, facts: &Facts) -> anyhow
 }
 
 /// Returns a finding for each resource on which the user lacks a right.
-async fn lacking(connection: &Connection, user: User<'_>, need: Need<'_>) -> anyhow::Result<Vec<Finding>> {
+async fn lacking(connection: &Connection, user: User<'_>, need: Need<'_>, fix: &str) -> anyhow::Result<Vec<Finding>> {
     let (_, resources, verbs, place, _) = need;
     let mut findings = Vec::new();
     for resource in resources.split(' ') {
@@ -150,13 +152,13 @@ async fn lacking(connection: &Connection, user: User<'_>, need: Need<'_>) -> any
             }
         }
         if !refused.is_empty() {
-            findings.push(lacks(resource, need, &refused, user));
+            findings.push(lacks(resource, need, &refused, user.name).fix(fix));
         }
     }
     Ok(findings)
 }
 
-fn lacks(resource: &str, (level, _, _, place, purpose): Need<'_>, verbs: &[&str], user: User<'_>) -> Finding {
+fn lacks(resource: &str, (level, _, _, place, purpose): Need<'_>, verbs: &[&str], user: &str) -> Finding {
     let mut what = format!("{} {resource}", verbs.join(", "));
     if let Some(name) = place.1 {
         what += &format!(" {name}");
@@ -164,34 +166,7 @@ fn lacks(resource: &str, (level, _, _, place, purpose): Need<'_>, verbs: &[&str]
     if let Some(namespace) = place.0 {
         what += &format!(" in namespace {namespace}");
     }
-    let text = format!("{} may not {what}: {purpose}", user.name);
-    Finding::new(level, AREA, text).fix(grant(resource, verbs, user, place))
-}
-
-/// Returns commands that grant a right. They can be repeated, and other users keep the right that the same role gives
-/// them.
-fn grant(resource: &str, verbs: &[&str], user: User<'_>, (namespace, name): installation::Scope<'_>) -> String {
-    let role = format!("edgeward-{}-{}", resource.replace(['.', '/'], "-"), verbs.join("-"));
-    let to = match user.account() {
-        Some((namespace, name)) => format!("--serviceaccount={namespace}:{name}"),
-        None => format!("--user={}", user.name),
-    };
-    let verbs = verbs.join(",");
-    let only = name.map(|name| format!(" --resource-name={name}")).unwrap_or_default();
-    // `auth reconcile` would create a missing namespace, without its labels.
-    let (kubectl, kind, only_there) = match namespace {
-        None => ("kubectl".to_owned(), "clusterrole", String::new()),
-        Some(namespace) => (
-            format!("kubectl -n {namespace}"),
-            "role",
-            format!("kubectl get namespace {namespace} && "),
-        ),
-    };
-    let reconciled = format!("--dry-run=client -o yaml | {kubectl} auth reconcile -f -");
-    format!(
-        "{only_there}{kubectl} create {kind} {role} --verb={verbs} --resource={resource}{only} {reconciled} && \
-         {kubectl} create {kind}binding {role} --{kind}={role} {to} {reconciled}"
-    )
+    Finding::new(level, AREA, format!("{user} may not {what}: {purpose}"))
 }
 
 #[cfg(test)]
@@ -203,7 +178,6 @@ mod tests {
 
     use super::super::Behind;
     use super::*;
-    use crate::watch::namespaced_name::NamespacedName;
 
     /// Returns resource and verb of every rule in the first YAML block of a page that contains `words`. Resources have
     /// kubectl's names.
@@ -242,13 +216,8 @@ mod tests {
             "storageclasses",
         ));
         expected.extend(documented(OPERATE, "resourceNames: [edgeward-certificates]"));
-        let secret = PairSecret {
-            namespace: "edge".into(),
-            name: "certificates".into(),
-            is_self_managed: true,
-        };
         let behind = Behind {
-            self_managed: Some(secret),
+            self_managed: Some(NamespacedName::parse("edge/certificates", "")),
             ..Behind::default()
         };
         let mut facts = Facts {
@@ -270,35 +239,11 @@ mod tests {
     }
 
     #[test]
-    fn missing_permission_fix_creates_role_and_binding() {
-        let lacked = |place| (Fault, "", "", place, "it decides nothing");
-        let user = |name| User { name, more_groups: &[] };
-        let found = lacks(
-            "pods",
-            lacked((None, None)),
-            &["watch"],
-            user("system:serviceaccount:edge:me"),
-        );
+    fn missing_permission_is_reported_with_its_place_and_effect() {
+        let map = (Fault, "", "", (Some("edge"), Some("settings")), "it is never ready");
         assert_eq!(
-            found.text,
-            "system:serviceaccount:edge:me may not watch pods: it decides nothing"
-        );
-        assert_eq!(
-            found.fix.unwrap(),
-            "kubectl create clusterrole edgeward-pods-watch --verb=watch --resource=pods \
-             --dry-run=client -o yaml | kubectl auth reconcile -f - && \
-             kubectl create clusterrolebinding edgeward-pods-watch --clusterrole=edgeward-pods-watch --serviceaccount=edge:me \
-             --dry-run=client -o yaml | kubectl auth reconcile -f -"
-        );
-        let map = lacked((Some("edge"), Some("settings")));
-        let found = lacks("configmaps", map, &["list", "watch"], user("me"));
-        assert_eq!(
-            found.fix.unwrap(),
-            "kubectl get namespace edge && \
-             kubectl -n edge create role edgeward-configmaps-list-watch --verb=list,watch --resource=configmaps \
-             --resource-name=settings --dry-run=client -o yaml | kubectl -n edge auth reconcile -f - && \
-             kubectl -n edge create rolebinding edgeward-configmaps-list-watch --role=edgeward-configmaps-list-watch \
-             --user=me --dry-run=client -o yaml | kubectl -n edge auth reconcile -f -"
+            lacks("configmaps", map, &["list", "watch"], "me").text,
+            "me may not list, watch configmaps settings in namespace edge: it is never ready"
         );
     }
 }

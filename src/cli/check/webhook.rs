@@ -1,11 +1,8 @@
 //! Checks the way from the API server to edgeward: the registration, and the pods that it covers.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use edgeward_decision::keys::Keys;
-use edgeward_decision::model::site::SiteDefinition;
-use edgeward_decision::pod::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::Facts;
@@ -16,13 +13,8 @@ use crate::inspect::installation::{Calls, Labels, Webhook};
 
 const AREA: &str = "webhook";
 
-const NAMESPACES: &str = "namespaces";
-
 /// Longest acceptable timeout of a webhook, in seconds.
 const TIMEOUT: i32 = 2;
-
-/// Rules of the webhooks in `webhook/base`, as JSON.
-const RULES: &str = r#"[{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "Namespaced"}]"#;
 
 /// Checks the registration.
 pub(super) fn registration(facts: &Facts) -> Vec<Finding> {
@@ -30,15 +22,15 @@ pub(super) fn registration(facts: &Facts) -> Vec<Finding> {
     let Some(ours) = &facts.ours else {
         return vec![];
     };
+    let fix = apply(&keys.domain) + "   # the folder that edgeward was installed from; with Helm, `helm upgrade`";
     if !ours.iter().any(asks_as_pods_arrive) {
         let text = format!(
             "there is no MutatingWebhookConfiguration {configuration} with a webhook {}: no pod is decided",
             WEBHOOKS[0]
         );
-        let how = "   # the folder that edgeward was installed from; with Helm, `helm upgrade`";
-        return vec![Finding::fault(AREA, text).fix(apply(&keys.domain) + how)];
+        return vec![Finding::fault(AREA, text).fix(fix)];
     }
-    let mut findings: Vec<_> = ours.iter().map(judge_entry).collect();
+    let mut findings: Vec<_> = ours.iter().map(|webhook| judge_entry(webhook, &fix)).collect();
     if ours.iter().all(|webhook| webhook.entry.name != OF_PLACED) {
         let text = format!(
             "there is no entry {OF_PLACED}: a pod that brings the label {} along, as a copy of a placed one does, is not decided",
@@ -50,22 +42,22 @@ pub(super) fn registration(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-fn judge_entry(webhook: &Webhook) -> Finding {
+fn judge_entry(webhook: &Webhook, fix: &str) -> Finding {
     let entry = &webhook.entry;
     let name = &entry.name;
     if !webhook.creates_pods() {
         let text = format!("{name} does not cover the creation of pods: the API server never calls it");
-        return Finding::fault(AREA, text).fix(replace(webhook, "rules", RULES));
+        return Finding::fault(AREA, text).fix(fix);
     }
     let policy = entry.failure_policy.as_deref().unwrap_or("Fail");
     let timeout = entry.timeout_seconds.unwrap_or_default();
     if policy != "Ignore" {
         let text = format!("{name} has failurePolicy {policy}: while edgeward is away, no pod is created");
-        return Finding::warning(AREA, text).fix(replace(webhook, "failurePolicy", "\"Ignore\""));
+        return Finding::warning(AREA, text).fix(fix);
     }
     if timeout > TIMEOUT {
         let text = format!("{name} has timeoutSeconds {timeout}: a pod may wait that long for edgeward");
-        return Finding::warning(AREA, text).fix(replace(webhook, "timeoutSeconds", "1"));
+        return Finding::warning(AREA, text).fix(fix);
     }
     let text = format!("{name} calls {}, failurePolicy Ignore, {timeout} s", webhook.target());
     Finding::ok(AREA, text)
@@ -111,16 +103,6 @@ fn select(facts: &Facts, ours: &[&Webhook], namespace: &str) -> String {
     )
 }
 
-/// Returns the command that sets one field of a webhook.
-pub(super) fn replace(webhook: &Webhook, field: &str, value: &str) -> String {
-    let (name, position) = (webhook.configuration(), webhook.position);
-    let path = format!("/webhooks/{position}/{field}");
-    format!(
-        "kubectl patch mutatingwebhookconfiguration {name} --type=json -p '[{{\"op\": \"add\", \"path\": \"{path}\", \
-         \"value\": {value}}}]'"
-    )
-}
-
 /// Returns the namespaces that opted in.
 pub(super) fn opted_in<'n>(
     namespaces: &'n BTreeMap<String, ObjectMeta>,
@@ -133,32 +115,9 @@ pub(super) fn opted_in<'n>(
     labelled.filter(move |(_, labels)| is_true(labels))
 }
 
-/// Reports tolerations of sites that the whitelist of a namespace lacks. Reads the whitelist as the admission plugin
-/// PodTolerationRestriction does. A whitelist that it cannot parse keeps out every pod.
-fn not_whitelisted(name: &str, namespace: &ObjectMeta, sites: &[Arc<SiteDefinition>]) -> Vec<Finding> {
-    const WHITELIST: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
-    let stated = namespace.annotations.as_ref().and_then(|all| all.get(WHITELIST));
-    let pod = stated.map(|stated| format!(r#"{{"spec": {{"tolerations": {stated}}}}}"#));
-    let pod = pod.as_deref().and_then(|pod| Pod::from_json(pod).ok());
-    let allowed: Vec<_> = pod.iter().flat_map(|pod| pod.tolerations()).collect();
-    let tolerations = sites
-        .iter()
-        .flat_map(|site| site.tolerations.iter().map(|it| (&site.name, it)));
-    let is_refused = |toleration| !allowed.is_empty() && !allowed.iter().any(|one| one.covers(toleration));
-    let refused = tolerations.filter(|(_, toleration)| is_refused(toleration));
-    let finding = |(site, toleration)| {
-        let toleration = serde_json::to_string(toleration).unwrap_or_default();
-        let text = format!(
-            "{name}: {WHITELIST} lacks {toleration} of site {site}: with PodTolerationRestriction, pods placed there are refused"
-        );
-        Finding::warning(NAMESPACES, text).fix(format!("kubectl edit namespace {name}   # add it to that annotation"))
-    };
-    refused.map(finding).collect()
-}
-
 /// Checks which namespaces opted in, and whether edgeward gets their pods.
 pub(super) fn namespaces(facts: &Facts) -> Vec<Finding> {
-    const AREA: &str = NAMESPACES;
+    const AREA: &str = "namespaces";
     let Some(namespaces) = &facts.namespaces else {
         return vec![];
     };
@@ -178,7 +137,6 @@ pub(super) fn namespaces(facts: &Facts) -> Vec<Finding> {
             let text = format!("{name} is labelled {label}=true, but no webhook of {configuration} selects it");
             findings.push(Finding::fault(AREA, text).fix(select(facts, &ours, name)));
         } else {
-            findings.extend(not_whitelisted(name, &namespaces[name], &config.sites));
             good.push(name);
         }
     }

@@ -1,7 +1,6 @@
-//! Reads the Deployment of edgeward, the ConfigMap that its replicas use, and the Secret with their certificate.
+//! Reads the Deployment of edgeward, the ConfigMap that its replicas use, and the Secret that they manage.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -14,17 +13,6 @@ use crate::watch::namespaced_name::NamespacedName;
 
 /// Default Secret of `--self-managed`.
 pub const SELF_MANAGED: &str = "edgeward-certificates";
-
-/// The Secret that is mounted for `--tls-cert`, or the Secret of `--self-managed`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PairSecret {
-    /// Namespace of the Secret.
-    pub namespace: String,
-    /// Name of the Secret.
-    pub name: String,
-    /// Whether edgeward maintains the Secret and the CA in `caBundle`.
-    pub is_self_managed: bool,
-}
 
 impl Connection {
     /// Returns the ConfigMap that the newest replicas of this Deployment read.
@@ -40,31 +28,28 @@ impl Connection {
         Ok(NamespacedName::parse(map, &deployment.namespace))
     }
 
-    /// Returns the Secrets with the serving certificates of all Deployments whose pods have these labels.
+    /// Returns the Secret of `--self-managed`, if a Deployment whose pods have these labels uses one.
     ///
     /// # Errors
     /// Deployments cannot be listed.
-    pub async fn pair_secrets(
+    pub async fn self_managed(
         &self,
         namespace: &str,
         selector: &BTreeMap<String, String>,
-    ) -> anyhow::Result<Vec<PairSecret>> {
+    ) -> anyhow::Result<Option<NamespacedName>> {
         if selector.is_empty() {
-            return Ok(vec![]);
+            return Ok(None);
         }
         let deployments = Api::<Deployment>::namespaced(self.client.clone(), namespace);
-        let pod = |deployment: Deployment| {
+        let secret = |deployment: Deployment| {
             let template = deployment.spec?.template;
             let labels = template.metadata?.labels?;
             let is_behind = selector.iter().all(|(key, value)| labels.get(key) == Some(value));
-            template.spec.filter(|_| is_behind)
+            let pod = template.spec.filter(|_| is_behind)?;
+            Some(NamespacedName::parse(secret_of(&pod)?, namespace))
         };
-        let mut secrets = Vec::new();
-        for pod in self.list(&deployments, ListParams::default(), pod).await? {
-            let found = secret_of(namespace, &pod);
-            secrets.extend(found.filter(|found| !secrets.contains(found)));
-        }
-        Ok(secrets)
+        let secrets = self.list(&deployments, ListParams::default(), secret).await?;
+        Ok(secrets.into_iter().next())
     }
 }
 
@@ -82,25 +67,10 @@ fn option<'p>(pod: &'p PodSpec, name: &str) -> Option<Option<&'p str>> {
     pod.containers.iter().find_map(of_container)
 }
 
-/// Returns the Secret that a pod's `serve` reads `tls.crt` and `tls.key` from, if it is one.
-fn secret_of(namespace: &str, pod: &PodSpec) -> Option<PairSecret> {
-    let secret = |name: &str, is_self_managed| PairSecret {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        is_self_managed,
-    };
-    if let Some(name) = option(pod, "--self-managed") {
-        let name = name.filter(|name| !name.starts_with('-'));
-        return Some(secret(name.unwrap_or(SELF_MANAGED), true));
-    }
-    let file = Path::new(option(pod, "--tls-cert")??);
-    let mut mounts = pod
-        .containers
-        .iter()
-        .flat_map(|container| container.volume_mounts.iter().flatten());
-    let mount = mounts.find(|mount| file.starts_with(&mount.mount_path))?;
-    let volume = pod.volumes.iter().flatten().find(|volume| volume.name == mount.name)?;
-    Some(secret(volume.secret.as_ref()?.secret_name.as_deref()?, false))
+/// Returns the name of the Secret in which a pod's `serve` manages its certificate, if it does.
+fn secret_of(pod: &PodSpec) -> Option<&str> {
+    let name = option(pod, "--self-managed")?;
+    Some(name.filter(|name| !name.starts_with('-')).unwrap_or(SELF_MANAGED))
 }
 
 #[cfg(test)]
@@ -110,15 +80,8 @@ mod tests {
     use super::*;
 
     fn pod(args: &Value) -> PodSpec {
-        let mounts = json!([{"name": "config", "mountPath": "/etc"}, {"name": "tls", "mountPath": "/tls/"}]);
-        let pod = json!({
-            "containers": [
-                {"name": "proxy", "args": ["--config=x"]},
-                {"name": "edgeward", "args": args, "volumeMounts": mounts},
-            ],
-            "volumes": [{"name": "config"}, {"name": "tls", "secret": {"secretName": "edgeward-tls"}}],
-        });
-        serde_json::from_value(pod).unwrap()
+        let containers = json!([{"name": "proxy", "args": ["--config=x"]}, {"name": "edgeward", "args": args}]);
+        serde_json::from_value(json!({"containers": containers})).unwrap()
     }
 
     #[test]
@@ -134,20 +97,9 @@ mod tests {
             (json!(["serve", "--self-managed", "--listen=[::]:8443"]), SELF_MANAGED),
             (json!(["serve", "--self-managed"]), SELF_MANAGED),
             (json!(["serve", "--self-managed=mine"]), "mine"),
-            (json!(["serve", "--tls-cert=/tls/tls.crt"]), "edgeward-tls"),
         ] {
-            let expected = PairSecret {
-                namespace: "edgeward-system".into(),
-                name: name.into(),
-                is_self_managed: name != "edgeward-tls",
-            };
-            assert_eq!(secret_of("edgeward-system", &pod(&args)), Some(expected));
+            assert_eq!(secret_of(&pod(&args)), Some(name));
         }
-        for args in [
-            json!(["serve", "--tls-cert=/etc/a"]),
-            json!(["serve", "--self-signed=/tls"]),
-        ] {
-            assert_eq!(secret_of("edgeward-system", &pod(&args)), None);
-        }
+        assert_eq!(secret_of(&pod(&json!(["serve", "--tls-cert=/etc/a"]))), None);
     }
 }

@@ -80,7 +80,7 @@ fn cert_manager_rotation_decides_every_pod(fixture: &Fixture<'_>) -> Result<()> 
         cert_manager.renew(CA)?;
         cert_manager.renew(LEAF)?;
         let words = "it is signed by no authority in caBundle";
-        finds(fixture, "FAULT", words).map(drop)
+        finds(fixture, "FAULT", words)
     })?;
     println!("load: cert-manager: both renewed, and nobody fills in caBundle: {report}");
     tabulate("cert-manager with cainjector away: CA and certificate", &"–", &report);

@@ -3,10 +3,7 @@ use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 
-use super::super::finding::Level;
 use super::*;
-use crate::testkit::service;
-use crate::tls;
 
 const NAME: &str = "edgeward.edgeward-system.svc";
 
@@ -37,39 +34,27 @@ fn trusted() -> Authority {
     authority(-1..8760)
 }
 
-/// A certificate for `name` and its key, valid for these hours from now.
-struct Leaf {
-    chain: Chain,
-    cert: String,
-    key: String,
-}
-
-fn leaf(authority: &Authority, name: &str, hours: Range<i64>) -> Leaf {
-    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+/// A replica with a certificate of this authority, valid for these hours from now.
+fn shows(authority: &Authority, hours: Range<i64>) -> Behind {
+    let mut params = CertificateParams::new(vec![NAME.to_owned()]).unwrap();
     set_validity(&mut params, hours);
-    let key = KeyPair::generate().unwrap();
-    let certificate = params.signed_by(&key, authority).unwrap();
-    Leaf {
-        chain: vec![certificate.der().clone()],
-        cert: certificate.pem(),
-        key: key.serialize_pem(),
-    }
-}
-
-fn shows(leaf: &Leaf) -> Behind {
-    answers(Ok(leaf.chain.clone()))
+    let certificate = params.signed_by(&KeyPair::generate().unwrap(), authority).unwrap();
+    answers(Ok(vec![certificate.der().clone()]))
 }
 
 fn answers(shown: Result<Chain, String>) -> Behind {
     Behind {
         name: NAME.into(),
-        found: vec![Found::shown("10.0.0.1:8443", NAME, shown)],
+        found: vec![Found {
+            address: "10.0.0.1:8443".into(),
+            chain: shown,
+        }],
         self_managed: None,
     }
 }
 
 fn webhook(bundle: &str) -> Webhook {
-    Webhook::changed("pods.edgeward.io", 0, |entry| {
+    Webhook::changed("pods.edgeward.io", |entry| {
         entry.client_config.ca_bundle = Some(k8s_openapi::ByteString(bundle.into()));
     })
 }
@@ -99,7 +84,7 @@ fn found(bundle: &str, behind: &Behind) -> (Level, String) {
 #[test]
 fn served_certificate_is_verified_against_ca_bundle() {
     let ours = trusted();
-    let good = shows(&leaf(&ours, NAME, -24..24 * 60));
+    let good = shows(&ours, -24..24 * 60);
     assert_eq!(
         found(&ours.pem(), &good),
         (
@@ -126,7 +111,7 @@ fn served_certificate_is_verified_against_ca_bundle() {
         fault(&trusted().pem(), &good),
         format!("{untrusting}is signed by no authority in caBundle")
     );
-    let expired = shows(&leaf(&ours, NAME, -24..-12));
+    let expired = shows(&ours, -24..-12);
     assert_eq!(
         fault(&ours.pem(), &expired),
         format!("{untrusting}expired at 2026-11-21T00:00:00Z")
@@ -144,7 +129,7 @@ fn served_certificate_is_verified_against_ca_bundle() {
 #[test]
 fn certificate_or_authority_near_expiry_is_a_warning() {
     let ours = trusted();
-    let level = |hours| found(&ours.pem(), &shows(&leaf(&ours, NAME, hours))).0;
+    let level = |hours| found(&ours.pem(), &shows(&ours, hours)).0;
     const DAY: i64 = 24;
     assert_eq!(level(-300 * DAY..15 * DAY), Level::Ok);
     assert_eq!(level(-300 * DAY..13 * DAY), Level::Warning);
@@ -154,14 +139,14 @@ fn certificate_or_authority_near_expiry_is_a_warning() {
 
     // The authority may end first.
     let ours = authority(-1..13 * DAY);
-    let long = shows(&leaf(&ours, NAME, -300 * DAY..60 * DAY));
+    let long = shows(&ours, -300 * DAY..60 * DAY);
     let (level, text) = found(&ours.pem(), &long);
     assert!(
         level == Level::Warning && text.ends_with("until 2026-12-04T12:00:00Z"),
         "{text}"
     );
     let ours = authority(-1..15 * DAY);
-    let (level, text) = found(&ours.pem(), &shows(&leaf(&ours, NAME, -300 * DAY..60 * DAY)));
+    let (level, text) = found(&ours.pem(), &shows(&ours, -300 * DAY..60 * DAY));
     assert!(
         level == Level::Ok && text.ends_with("until 2026-12-06T12:00:00Z"),
         "{text}"
@@ -174,94 +159,43 @@ fn url_webhook_without_ca_bundle_is_only_a_warning() {
     let mut webhook = webhook("");
     webhook.entry.client_config.service = None;
     webhook.entry.client_config.url = Some("https://edgeward.example.com/mutate".into());
-    let good = shows(&leaf(&trusted(), NAME, -24..24 * 60));
+    let good = shows(&trusted(), -24..24 * 60);
     assert_eq!(finding(&webhook, &good).level, Level::Warning);
 }
 
-/// No fix is a manual patch, whatever is wrong: it would remove what the leader needs.
+/// A patch by hand would remove what the leader needs.
 #[test]
-fn self_managed_certificate_fix_never_patches_ca_bundle() {
-    let service = service();
-    let life = |days: i64| SignedDuration::from_hours(24 * days);
-    let ca = tls::Authority::make(&service, now(), life(3650)).unwrap();
-    let (certificate, key) = (ca.certificate.as_bytes(), ca.key.as_bytes());
-    let authority = tls::Authority::read(certificate, key, &service, now()).unwrap();
-    let pair = authority.issue(&[service.dns_name()], now(), life(90)).unwrap();
-    let mut contents = Contents::new();
-    tls::stored::put_authority(&mut contents, ca.clone());
-    tls::stored::put(&mut contents, tls::stored::LEAF, pair);
-    let judged = |bundle: &str, contents: Option<&Contents>| {
-        let secret = PairSecret {
-            name: "edgeward-certificates".into(),
-            is_self_managed: true,
-            ..secret()
-        };
-        let behind = Behind {
-            name: NAME.into(),
-            found: vec![Found::stored(&secret, contents.cloned(), now())],
-            self_managed: Some(secret),
-        };
-        let findings = judge(&webhook(bundle), &behind);
-        for found in &findings {
-            let is_by_leader = |fix: &String| fix.contains("certs/self-managed") && !fix.contains("patch");
-            assert!(found.fix.iter().all(is_by_leader), "{found:?}");
-        }
-        let texts = findings.into_iter().map(|found| (found.level, found.text));
-        texts.collect::<Vec<_>>()
-    };
-    let good = judged(&ca.certificate, Some(&contents));
-    assert!(matches!(&good[..], [(Level::Ok, _)]), "{good:?}");
-    for bundle in ["", "pem"] {
-        let found = judged(bundle, Some(&contents));
-        assert!(matches!(&found[..], [(Level::Fault, _)]), "{found:?}");
-    }
-    let missing = judged(&ca.certificate, None);
-    assert_eq!(
-        missing,
-        [(
-            Level::Fault,
-            "Secret edgeward-system/edgeward-certificates does not exist: replicas have nothing to serve".to_owned()
-        )]
-    );
-    contents.remove("tls.crt");
-    let found = judged(&ca.certificate, Some(&contents));
-    assert!(
-        matches!(&found[..], [(Level::Fault, text)] if text.contains("cannot be used, so replicas keep")),
-        "{found:?}"
-    );
-}
-
-fn patch(value: &str) -> String {
-    format!(
-        "kubectl patch mutatingwebhookconfiguration zz-edgeward --type=json -p '[{{\"op\": \"add\", \"path\": \
-         \"/webhooks/0/clientConfig/caBundle\", \"value\": \"'{value}'\"}}]'"
-    )
-}
-
-fn secret() -> PairSecret {
-    PairSecret {
-        namespace: "edgeward-system".into(),
-        name: "edgeward-tls".into(),
-        is_self_managed: false,
-    }
-}
-
-#[test]
-fn fix_patches_ca_bundle_unless_expired_or_injected() {
+fn self_managed_certificate_fix_is_left_to_the_leader() {
     let ours = trusted();
-    let good = shows(&leaf(&ours, NAME, -24..24 * 60));
+    for (bundle, hours) in [
+        ("", -1..24),
+        ("pem", -1..24),
+        (&*trusted().pem(), -1..24),
+        (&*ours.pem(), -2..-1),
+    ] {
+        let behind = Behind {
+            self_managed: Some(NamespacedName::parse("edgeward-certificates", "edgeward-system")),
+            ..shows(&ours, hours)
+        };
+        let found = finding(&webhook(bundle), &behind);
+        let fix = found.fix.unwrap();
+        assert!(
+            found.level == Level::Fault && fix.contains("certs/self-managed"),
+            "{fix}"
+        );
+    }
+}
+
+#[test]
+fn fix_adds_authority_unless_expired_or_injected() {
+    let ours = trusted();
+    let good = shows(&ours, -24..24 * 60);
     let fix = |webhook: &Webhook, behind: &Behind| finding(webhook, behind).fix.unwrap();
-    let old = "kubectl get mutatingwebhookconfiguration zz-edgeward -o jsonpath='{.webhooks[0].clientConfig.caBundle}'";
-    let both = "$( (echo \"$old\" | base64 -d; echo; cat ca.crt) | base64 -w0)";
-    let more = format!("test -s ca.crt && old=$({old}) && {}", patch(both));
     let foreign = webhook(&trusted().pem());
-    assert_eq!(fix(&foreign, &good), more);
-    assert_eq!(fix(&webhook("pem"), &good), more);
-    let expired = shows(&leaf(&ours, NAME, -24..-12));
-    assert_eq!(
-        fix(&webhook(&ours.pem()), &expired),
-        "renew what --tls-cert and --tls-key name, for edgeward.edgeward-system.svc; serve reads them again by itself"
-    );
+    assert_eq!(fix(&foreign, &good), BY_HAND);
+    assert_eq!(fix(&webhook("pem"), &good), BY_HAND);
+    let expired = shows(&ours, -24..-12);
+    assert_eq!(fix(&webhook(&ours.pem()), &expired), BY_HAND);
     // cert-manager fills caBundle in, so a fix must not patch it.
     let injected = |mut webhook: Webhook| {
         let from = "cert-manager.io/inject-ca-from".to_owned();
@@ -274,59 +208,4 @@ fn fix_patches_ca_bundle_unless_expired_or_injected() {
         assert_eq!(fix(&injected(webhook), &good), cert_manager);
     }
     assert_eq!(fix(&injected(webhook(&ours.pem())), &expired), cert_manager);
-}
-
-#[test]
-fn stored_certificate_is_checked_as_replicas_would_load_it() {
-    let ours = trusted();
-    let good = leaf(&ours, NAME, -24..24 * 60);
-    let judged = |pair: Option<(&str, &str)>| {
-        let contents = |(cert, key): (&str, &str)| {
-            Contents::from([("tls.crt".into(), cert.into()), ("tls.key".into(), key.into())])
-        };
-        let mut behind = shows(&good);
-        behind.found.push(Found::stored(&secret(), pair.map(contents), now()));
-        let mut findings = judge(&webhook(&ours.pem()), &behind);
-        // The certificate that is served is still good.
-        assert_eq!(findings.len(), 2, "{findings:#?}");
-        assert_eq!(findings[0].level, Level::Ok);
-        findings.pop().unwrap()
-    };
-    let good_one = judged(Some((&good.cert, &good.key)));
-    assert_eq!(good_one.level, Level::Ok);
-    assert!(
-        good_one
-            .text
-            .starts_with("pods.edgeward.io: the certificate in Secret edgeward-system/edgeward-tls is for edgeward."),
-        "{}",
-        good_one.text
-    );
-
-    let foreign = leaf(&trusted(), NAME, -24..24 * 60);
-    let refused = "Secret edgeward-system/edgeward-tls cannot be used, so replicas keep the certificate they have, and none \
-                   starts: the private key does not belong to";
-    let put = "kubectl -n edgeward-system create secret tls edgeward-tls --cert=tls.crt --key=tls.key --dry-run=client -o yaml | \
-               kubectl -n edgeward-system apply -f -";
-    let found = judged(Some((&good.cert, &foreign.key)));
-    assert!(
-        found.level == Level::Fault && found.text.starts_with(refused),
-        "{found:?}"
-    );
-    assert_eq!(found.fix.as_deref(), Some(put));
-    let found = judged(Some((&foreign.cert, &foreign.key)));
-    assert_eq!(
-        found.text,
-        "pods.edgeward.io: the API server does not trust the certificate in Secret edgeward-system/edgeward-tls for \
-         edgeward.edgeward-system.svc, because it is signed by no authority in caBundle"
-    );
-    assert!(found.fix.unwrap().starts_with("test -s ca.crt && "));
-    let missing = judged(None);
-    assert_eq!(
-        (missing.level, &*missing.text),
-        (
-            Level::Fault,
-            "Secret edgeward-system/edgeward-tls does not exist: replicas have nothing to serve"
-        )
-    );
-    assert_eq!(missing.fix.as_deref(), Some(put));
 }

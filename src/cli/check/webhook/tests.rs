@@ -1,11 +1,12 @@
 use edgeward_decision::config::Config;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhook;
 
 use super::super::finding::Level;
 use super::*;
 
-/// The webhook for placed pods, at this position.
-fn of_placed(position: usize) -> Webhook {
-    Webhook::changed(OF_PLACED, position, |_| {})
+/// The webhook for placed pods.
+fn of_placed() -> Webhook {
+    Webhook::changed(OF_PLACED, |_| {})
 }
 
 fn registered(ours: &[Webhook]) -> Facts {
@@ -22,21 +23,22 @@ fn faulty_webhook_registration_is_reported_with_fixes() {
         findings.map(|found| found.level).collect()
     };
     assert_eq!(levels(&[]), [Level::Fault]);
-    assert_eq!(levels(&[of_placed(0)]), [Level::Fault]);
-    let good = [of_placed(0), Webhook::example()];
+    assert_eq!(levels(&[of_placed()]), [Level::Fault]);
+    let good = [of_placed(), Webhook::example()];
     assert_eq!(levels(&good), [Level::Ok, Level::Ok]);
     assert_eq!(levels(&good[1..]), [Level::Ok, Level::Warning]);
-    let other = Webhook::changed("pods.edgeward.io", 1, |entry| entry.rules = None);
-    assert_eq!(levels(std::slice::from_ref(&other)), [Level::Fault, Level::Warning]);
-    let found = registration(&registered(&[other])).into_iter();
-    let fixes: Vec<_> = found.map(|found| found.fix.unwrap()).collect();
-    // The fix sets the rules of one webhook, and leaves the rest of a registration that a user has changed.
-    let add = "kubectl patch mutatingwebhookconfiguration zz-edgeward --type=json -p '[{\"op\": \"add\", \"path\": \"/webhooks/1/";
-    assert!(
-        fixes[0].starts_with(&format!("{add}rules\", \"value\": [")),
-        "{}",
-        fixes[0]
+    let other = |change: fn(&mut MutatingWebhook)| Webhook::changed("pods.edgeward.io", change);
+    assert_eq!(
+        levels(&[other(|entry| entry.rules = None)]),
+        [Level::Fault, Level::Warning]
     );
+    let waits = other(|entry| entry.timeout_seconds = Some(10));
+    let fails = other(|entry| entry.failure_policy = Some("Fail".into()));
+    for other in [waits, fails] {
+        let found = registration(&registered(&[other, of_placed()]));
+        assert_eq!(found[0].level, Level::Warning);
+        assert!(found[0].fix.as_ref().unwrap().starts_with("kubectl apply -k mine"));
+    }
 }
 
 #[test]
@@ -115,12 +117,12 @@ fn opted_in_namespace_not_selected_by_webhook_is_a_fault() {
     assert_eq!(found[1], (Level::Ok, "1 opted in: shop".into()));
     assert_eq!(brief(&config, &all(&[("shop", "false")]))[0].0, Level::Warning);
     // Only the webhook for placed pods selects the namespace, so its pods do not reach edgeward.
-    let elsewhere = Webhook::changed("pods.edgeward.io", 1, |entry| {
+    let elsewhere = Webhook::changed("pods.edgeward.io", |entry| {
         let theirs = serde_json::json!({"matchLabels": {"team": "theirs"}});
         entry.namespace_selector = serde_json::from_value(theirs).unwrap();
     });
     let facts = Facts {
-        ours: Some(vec![of_placed(0), elsewhere]),
+        ours: Some(vec![of_placed(), elsewhere]),
         ..of_namespaces(&config, &all(&[("shop", "true")]))
     };
     assert_eq!(namespaces(&facts)[0].level, Level::Fault);
@@ -150,51 +152,4 @@ fn opted_in_namespace_not_selected_by_webhook_is_a_fault() {
     };
     let found = fix(&all(&[("kube-system", "true")]), &excluded);
     assert_eq!(found, format!("{edit} kube-system out"));
-}
-
-#[test]
-fn site_tolerations_that_a_whitelist_lacks_are_named() {
-    let key = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
-    let found = |whitelist: &str| {
-        let annotations = [(key.to_owned(), whitelist.to_owned())].into();
-        let shop = ObjectMeta {
-            annotations: Some(annotations),
-            ..ObjectMeta::default()
-        };
-        let mut facts = of_namespaces(&Config::default(), &BTreeMap::new());
-        let labels = Labels::from([("scheduling.example.io/managed".to_owned(), "true".to_owned())]);
-        let shop = ObjectMeta {
-            labels: Some(labels),
-            ..shop
-        };
-        facts.namespaces = Some(BTreeMap::from([("shop".to_owned(), shop)]));
-        let findings = namespaces(&facts).into_iter();
-        let mut warnings: Vec<_> = findings.filter(|found| found.level == Level::Warning).collect();
-        assert!(warnings.len() <= 1, "{warnings:?}");
-        warnings.pop()
-    };
-    let lacking = found(
-        r#"[{"key": "gpu", "operator": "Exists"}, {"key": "cloud", "operator": "Exists", "effect": "NoExecute"}]"#,
-    );
-    let lacking = lacking.unwrap();
-    assert_eq!(
-        lacking.text,
-        "shop: scheduler.alpha.kubernetes.io/tolerationsWhitelist lacks \
-         {\"key\":\"cloud\",\"operator\":\"Equal\",\"value\":\"cloud\",\"effect\":\"NoSchedule\"} of site cloud: \
-         with PodTolerationRestriction, pods placed there are refused"
-    );
-    assert_eq!(
-        lacking.fix.unwrap(),
-        "kubectl edit namespace shop   # add it to that annotation"
-    );
-    // Whitelists that allow the toleration, allow everything, or are not a list.
-    for whitelist in [
-        r#"[{"key": "cloud", "operator": "Exists"}]"#,
-        r#"[{"key": "cloud", "operator": "Equal", "value": "cloud", "effect": "NoSchedule", "tolerationSeconds": null}]"#,
-        r#"[{"operator": "Exists"}]"#,
-        "[]",
-        "none",
-    ] {
-        assert_eq!(found(whitelist), None, "{whitelist}");
-    }
 }
