@@ -49,22 +49,16 @@ fn with_cert_manager(fixture: &Fixture<'_>) -> Result<()> {
 }
 
 e2e! { "install::with_self_managed", Cluster, with_self_managed }
-/// With a certificate that edgeward manages itself.
+/// With a certificate that edgeward manages itself, and another domain. The domain must reach the program, the webhook's
+/// conditions and the policies.
 fn with_self_managed(fixture: &Fixture<'_>) -> Result<()> {
-    install_and_uninstall(fixture, Source::SelfManaged, "example.io")
+    install_and_uninstall(fixture, Source::SelfManaged, "acme.dev")
 }
 
 e2e! { "install::with_files", Cluster, with_files }
 /// With a certificate in files.
 pub(crate) fn with_files(fixture: &Fixture<'_>) -> Result<()> {
     install_and_uninstall(fixture, Source::Files, "example.io")
-}
-
-e2e! { "install::under_another_domain", Cluster, under_another_domain }
-/// With a certificate in files and another domain. The domain must reach the program, the webhook's conditions and the
-/// policies.
-fn under_another_domain(fixture: &Fixture<'_>) -> Result<()> {
-    install_and_uninstall(fixture, Source::Files, "acme.dev")
 }
 
 fn install_and_uninstall(fixture: &Fixture<'_>, source: Source, domain: &str) -> Result<()> {
@@ -74,7 +68,7 @@ fn install_and_uninstall(fixture: &Fixture<'_>, source: Source, domain: &str) ->
     apply(&installation)?;
     is_restricted(&installation)?;
     let replica = decides_and_gates(&installation)?;
-    if source == Source::Files && domain == "example.io" {
+    if source == Source::Files {
         guide::questions(fixture)?;
     }
     uninstall(&installation, replica)?;

@@ -23,22 +23,9 @@ const DOMAIN: &str = "acme.dev";
 const HOME: &str = "edgeward.test/home";
 
 e2e! { "install::by_helm", Cluster, by_helm }
-/// With the chart's defaults.
+/// With the chart's defaults. A test of the chart compares its other variants with those of kustomize.
 fn by_helm(fixture: &Fixture<'_>) -> Result<()> {
-    install_and_uninstall(fixture, Source::CertManager)
-}
-
-e2e! { "install::by_helm_self_managed", Cluster, by_helm_self_managed }
-fn by_helm_self_managed(fixture: &Fixture<'_>) -> Result<()> {
-    install_and_uninstall(fixture, Source::SelfManaged)
-}
-
-e2e! { "install::by_helm_with_files", Cluster, by_helm_with_files }
-fn by_helm_with_files(fixture: &Fixture<'_>) -> Result<()> {
-    install_and_uninstall(fixture, Source::Files)
-}
-
-fn install_and_uninstall(fixture: &Fixture<'_>, source: Source) -> Result<()> {
+    let source = Source::CertManager;
     let helm = Helm::obtain(&fixture.dir)?;
     let ground = Ground::clear(fixture, source, DOMAIN)?;
 

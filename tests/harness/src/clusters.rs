@@ -1,6 +1,6 @@
 //! A run of tests on real control planes. Each test has its own namespace, webhook registration and edgeward processes.
 //!
-//! Most tests run in parallel in one cluster. Tests that need a cluster for themselves take turns in two others. Tests that
+//! Most tests run in parallel in one cluster. Tests that need a cluster for themselves take turns in three others. Tests that
 //! need a cluster peered with others share one more.
 
 use std::cmp::Reverse;

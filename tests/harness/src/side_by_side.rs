@@ -16,7 +16,7 @@ pub enum Needs {
 
 const SHARING: usize = 8;
 
-pub(crate) const CLUSTERS: usize = 2;
+pub(crate) const CLUSTERS: usize = 3;
 
 /// Starts tests as soon as no running test conflicts, in the order of their rows.
 pub(crate) struct SideBySide {

@@ -1,4 +1,5 @@
-//! Compares the simulation with edgeward on a real control plane, which takes minutes. Only `cargo xtask soak` runs it.
+//! Compares the simulation with edgeward on a real control plane, and trains as the guide does. Each takes minutes, so only
+//! `cargo xtask soak` runs them.
 
 // Helpers of tests panic, like tests.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
@@ -7,6 +8,7 @@
 extern crate edgeward_harness;
 
 mod simulation;
+mod training;
 
 use std::env;
 use std::process::ExitCode;
