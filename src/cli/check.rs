@@ -16,7 +16,6 @@ use std::process::ExitCode;
 use clap::Args;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ServiceAccount;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use self::certificate::Behind;
 use self::custom_resources::CustomResources;
@@ -24,14 +23,14 @@ use self::finding::{Finding, Report};
 use super::installed::{Found, Installed, LEASE};
 use super::undecided;
 use super::{Cluster, Output};
-use crate::inspect::installation::{Calls, Lead, User, Webhook};
+use crate::inspect::installation::{Calls, Labels, Lead, User, Webhook};
 use crate::inspect::{self, Connection, View};
 
 /// Find what is wrong with an installation, and how to fix it.
 ///
-/// Prints one line per finding: ok, warning or fault, with a fix to copy. Checks the API server, configuration, custom
-/// resources, rights, leader, webhook and its calls, certificates (served and stored), namespaces, nodes, sites and
-/// gated pods, and probes the WAN once. Needs a kubeconfig, and changes nothing.
+/// Prints one line per finding: ok, warning or fault, and what to do about it. Checks the API server, configuration,
+/// custom resources, rights, leader, webhook and its calls, served certificates, namespaces, nodes, sites and gated
+/// pods, and probes the WAN once. Needs a kubeconfig, and changes nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 no fault; 1 a fault, or the check could not run.")]
 pub(super) struct Check {
@@ -74,7 +73,7 @@ struct Facts {
     is_installed: bool,
     /// Findings about the rights of that user.
     rights: Vec<Finding>,
-    namespaces: Option<BTreeMap<String, ObjectMeta>>,
+    namespaces: Option<BTreeMap<String, Labels>>,
     custom: Option<CustomResources>,
     /// edgeward's webhooks.
     ours: Option<Vec<Webhook>>,
@@ -213,16 +212,6 @@ fn configuration(facts: &Facts) -> Vec<Finding> {
 #[cfg(test)]
 mod testkit {
     use super::*;
-    use crate::inspect::installation::Labels;
-
-    /// Namespaces with these labels.
-    pub(super) fn namespaces(labels: BTreeMap<String, Labels>) -> Option<BTreeMap<String, ObjectMeta>> {
-        let of = |labels| ObjectMeta {
-            labels: Some(labels),
-            ..ObjectMeta::default()
-        };
-        Some(labels.into_iter().map(|(name, labels)| (name, of(labels))).collect())
-    }
 
     impl Facts {
         /// An installation with one webhook and no other known fault.

@@ -176,13 +176,13 @@ impl Connection {
         Ok(found.map(entries).unwrap_or_default())
     }
 
-    /// Returns the metadata of every namespace by name.
+    /// Returns the labels of every namespace by name.
     ///
     /// # Errors
     /// The namespaces cannot be listed.
-    pub async fn namespaces(&self) -> anyhow::Result<BTreeMap<String, ObjectMeta>> {
+    pub async fn namespaces(&self) -> anyhow::Result<BTreeMap<String, Labels>> {
         let all = Api::<Namespace>::all(self.client.clone());
-        let named = |found: Namespace| Some((found.metadata.name.clone()?, found.metadata));
+        let named = |found: Namespace| Some((found.metadata.name?, found.metadata.labels.unwrap_or_default()));
         let found = self.list(&all, ListParams::default(), named).await?;
         Ok(found.into_iter().collect())
     }

@@ -58,10 +58,8 @@ pub(super) fn vouches(
 pub struct Serving {
     /// Total lifetime of the leaf.
     pub life: SignedDuration,
-    /// When the leaf expires.
-    pub not_after: Timestamp,
-    /// When the authority that vouches for it expires. If several do, the latest.
-    pub authority_not_after: Timestamp,
+    /// When the leaf or the authority that vouches for it expires. If several authorities do, the latest counts.
+    pub until: Timestamp,
 }
 
 /// The authorities of a `caBundle` that are valid now.
@@ -99,7 +97,7 @@ impl Bundle {
     /// certificate's alternative names.
     ///
     /// # Errors
-    /// Why the API server would refuse the server. The text completes "it will not, because it …".
+    /// Why the API server would refuse the server. The text continues "because it …".
     pub fn vouches(&self, chain: &[CertificateDer<'static>], name: &str) -> Result<Serving, String> {
         let leaf = chain.first().ok_or("is not there")?;
         let (from, to) = validity(&parse(leaf).map_err(|_| "cannot be parsed")?);
@@ -125,8 +123,7 @@ impl Bundle {
         }
         Ok(Serving {
             life: to.duration_since(from),
-            not_after: to,
-            authority_not_after: authority_not_after.ok_or(refusal)?,
+            until: to.min(authority_not_after.ok_or(refusal)?),
         })
     }
 }
@@ -200,17 +197,21 @@ mod tests {
         let ours = authority("ours", 2020..2030);
         let good = leaf(&ours, |_| {});
         let serving = judged(&ours.pem(), &good, NAME).unwrap();
-        assert_eq!(serving.not_after.to_string(), "2027-01-01T00:00:00Z");
+        assert_eq!(serving.until.to_string(), "2027-01-01T00:00:00Z");
         assert_eq!(serving.life.as_hours(), 365 * 24);
-        assert_eq!(serving.authority_not_after.to_string(), "2030-01-01T00:00:00Z");
+        let long = leaf(&ours, |params| params.not_after = date_time_ymd(2050, 1, 1));
+        assert_eq!(
+            judged(&ours.pem(), &long, NAME).unwrap().until.to_string(),
+            "2030-01-01T00:00:00Z"
+        );
         // Two authorities, as during a rotation.
         let both = format!("{}{}", authority("other", 2020..2040).pem(), ours.pem());
         assert_eq!(judged(&both, &good, NAME), Ok(serving));
         // Two certificates of one authority.
         let longer = authority_params("ours", 2020..2040).self_signed(ours.key()).unwrap();
         let both = format!("{}{}", longer.pem(), ours.pem());
-        let serving = judged(&both, &good, NAME).unwrap();
-        assert_eq!(serving.authority_not_after.to_string(), "2040-01-01T00:00:00Z");
+        let serving = judged(&both, &long, NAME).unwrap();
+        assert_eq!(serving.until.to_string(), "2040-01-01T00:00:00Z");
 
         let other = "other.example.svc";
         assert_eq!(

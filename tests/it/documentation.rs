@@ -49,7 +49,7 @@ install.md; tests/e2e/confined/narrow.rs; kubectl -n shop create rolebinding
 learn.md; crates/lab/tests/reports.rs; cargo run --release -p edgeward-lab -- evaluate --env
 learn.md; crates/lab/tests/soak/training.rs; cargo run --release -p edgeward-lab -- train
 operate.md; tests/e2e/install/one_node.rs; kubectl delete mutatingwebhookconfiguration
-operate.md; tests/e2e/install/guide.rs; edgeward check; edgeward why; edgeward review; kubectl -n edgeward-system get secret
+operate.md; tests/e2e/install/guide.rs; edgeward check; edgeward why; edgeward review
 operate.md; tests/e2e/install.rs; kubectl apply -k mine; kubectl kustomize mine; present=
 operate.md; tests/e2e/install.rs; edgeward release --all --unregister; kubectl delete crd sites.edgeward.io
 operate.md; tests/e2e/install/upgrade.rs; helm upgrade; kubectl -n edgeward-system annotate configmap

@@ -9,7 +9,13 @@ use edgeward_harness::prelude::*;
 
 use crate::program::edgeward;
 
-const PLATFORMS: [&str; 4] = ["linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64"];
+const PLATFORMS: [&str; 5] = [
+    "linux/amd64",
+    "linux/arm64",
+    "linux/arm",
+    "darwin/amd64",
+    "darwin/arm64",
+];
 
 /// A release folder with a script as the program of each platform.
 fn folder(platforms: &[&str]) -> tempfile::TempDir {
@@ -77,6 +83,7 @@ fn release_has_same_bytes_twice_and_names_its_image() {
         "edgeward-0.1.0-image.tar",
         "edgeward-0.1.0-linux-amd64.cdx.json",
         "edgeward-0.1.0-linux-amd64.tar.gz",
+        "edgeward-0.1.0-linux-arm.tar.gz",
         "edgeward-0.1.0-linux-arm64.cdx.json",
         "edgeward-0.1.0-linux-arm64.tar.gz",
         "edgeward-0.1.0.tgz",

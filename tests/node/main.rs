@@ -42,7 +42,7 @@ fn main() -> ExitCode {
             Ok(tools) => sandbox::enter(sandbox::OF_NODE, &args[1..], &tools),
             Err(error) => error,
         };
-        if sandbox::is_required("node", &missing) {
+        if sandbox::report_missing("node", &missing) {
             return ExitCode::FAILURE;
         }
     }
@@ -58,8 +58,6 @@ fn main() -> ExitCode {
 /// Everything that is built or fetched, for which the sandbox has no network.
 fn tools() -> Result<Vec<(&'static str, PathBuf)>> {
     let tool = |command: &str| xtask(command)?.with_context(|| format!("`cargo xtask {command}` lacks its means"));
-    // Into the folder from which the image is made, where an older one may be.
-    tool("program")?;
     Ok(vec![
         ("EDGEWARD_CONTROL_PLANE", tool("control-plane")?),
         ("EDGEWARD_CERT_MANAGER", tool("cert-manager")?),

@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         .any(|(name, _)| !arguments.is_filtered_out(&Trial::test(*name, || Ok(()))));
     if !inside && wanted && !arguments.list {
         let missing = sandbox::enter(sandbox::OF_WAN, &args[1..], &[]);
-        if sandbox::is_required("wan", &missing) {
+        if sandbox::report_missing("wan", &missing) {
             return ExitCode::FAILURE;
         }
     }

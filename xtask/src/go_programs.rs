@@ -110,12 +110,12 @@ pub(crate) fn constant_webhook() -> Result<PathBuf> {
     program(&module, ".")
 }
 
-/// Returns the only program of a module, which has the name of its folder in the cache.
+/// Returns the only program of a module. In the cache it has the name of its folder.
 fn program(module: &Module, package: &str) -> Result<PathBuf> {
     if let Some(program) = ready_made(module.variable)? {
         return Ok(program);
     }
-    let dir = module.built(&["1: trimpath, stripped"], |partial| {
+    let dir = module.built(&["2: trimpath, stripped"], |partial| {
         module.build(package, "", &partial.join(module.cache))
     })?;
     Ok(dir.join(module.cache))

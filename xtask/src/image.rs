@@ -15,6 +15,7 @@ use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
 use self::layout::{Annotations, Layout, annotations};
 use crate::archive::Entry;
+use crate::cache::ready_made;
 use crate::program::{self, PLATFORMS, PROGRAMS, Platform};
 use crate::project::Project;
 use crate::sbom;
@@ -32,12 +33,12 @@ pub(crate) struct Image {
     pub(crate) bills: Vec<(&'static str, String)>,
 }
 
-/// Writes the image for the programs in the release folder, and prints its digest on stderr. Without a program for Linux,
-/// builds one for this machine.
+/// Writes the image for the programs in the release folder, and prints its digest on stderr. Builds this machine's program
+/// first, unless `EDGEWARD_RELEASE` names a ready-made folder.
 pub(crate) fn write() -> Result<PathBuf> {
     let folder = program::release_folder()?;
-    if !PLATFORMS.iter().any(|platform| is_in_image(platform, &folder)) {
-        program::build()?;
+    if ready_made("EDGEWARD_RELEASE")?.is_none() {
+        program::build(None)?;
     }
     let image = build(&Project::read()?, &folder)?;
     eprintln!("{}, {} bytes", image.digest, fs::metadata(&image.archive)?.len());
@@ -45,7 +46,8 @@ pub(crate) fn write() -> Result<PathBuf> {
 }
 
 fn is_in_image(platform: &Platform, folder: &Path) -> bool {
-    platform.os == "linux" && platform.program(folder).is_file()
+    let has_image = platform.os == "linux" && ["amd64", "arm64"].contains(&platform.arch);
+    has_image && platform.program(folder).is_file()
 }
 
 pub(crate) fn build(project: &Project, folder: &Path) -> Result<Image> {

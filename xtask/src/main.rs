@@ -51,7 +51,7 @@ Commands:
   advisories       look for known vulnerabilities of the dependencies; fetches the advisory database
   static           build the static program that the image contains and start it with no other files; prints its path
   docs             build the documentation as a site with a search; prints its path
-  program          build this machine's program of a release into target/publish; prints its path
+  program [OS/ARCH] build a release's program for this machine or another Linux into target/publish; prints its path
   image            write the image of these programs as an OCI archive, without a container engine; prints its path
   release TAG      write every file of a release into target/publish; --dry-run instead of a tag allows missing programs
   sbom             write the program's bill of materials (CycloneDX) to target/sbom; prints its path
@@ -114,8 +114,9 @@ fn main() -> ExitCode {
         (Some("helm"), []) => print(go_programs::helm()),
         (Some("liqo"), []) => print(go_programs::liqo()),
         (Some("prometheus"), []) => print(debian::prometheus()),
-        (Some("static"), []) => print(static_program::build()),
-        (Some("program"), []) => print(program::build()),
+        (Some("static"), []) => print(static_program::build_for_this_machine()),
+        (Some("program"), []) => print(program::build(None)),
+        (Some("program"), [platform]) => print(program::build(Some(platform))),
         (Some("node"), []) => print(node::obtain()),
         (Some("image"), []) => print(image::write()),
         (Some("release"), [tag]) => release::release(tag),

@@ -1,14 +1,21 @@
-//! `cargo xtask program`: the program of a release for this machine.
+//! `cargo xtask program`: the program of a release, for this machine or, cross-compiled, for another Linux.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
-use crate::cache::ready_made;
-use crate::shell::{run, workspace};
-use crate::static_program;
+use crate::cache::{self, ready_made};
+use crate::cargo_tools;
+use crate::shell::{run, run_beside, without_own_environment, workspace};
+use crate::static_program::{self, target_folder};
+
+const CARGO_ZIGBUILD: &str = "0.24.1";
+
+/// Version of the Python package `ziglang`.
+const ZIG: &str = "0.13.0";
 
 /// A platform in the words of Go, which images and Krew use too, and Rust's target.
 pub(crate) struct Platform {
@@ -18,9 +25,10 @@ pub(crate) struct Platform {
 }
 
 /// The platforms of a release. The program uses Unix signals, so Windows is not among them.
-pub(crate) const PLATFORMS: [Platform; 4] = [
+pub(crate) const PLATFORMS: [Platform; 5] = [
     platform("linux", "amd64", "x86_64-unknown-linux-musl"),
     platform("linux", "arm64", "aarch64-unknown-linux-musl"),
+    platform("linux", "arm", "armv7-unknown-linux-musleabihf"),
     platform("darwin", "amd64", "x86_64-apple-darwin"),
     platform("darwin", "arm64", "aarch64-apple-darwin"),
 ];
@@ -51,20 +59,53 @@ pub(crate) fn release_folder() -> Result<PathBuf> {
     Ok(ready_made("EDGEWARD_RELEASE")?.unwrap_or_else(|| workspace().join("target/publish")))
 }
 
-/// Builds the program for this machine into the release folder and returns its path there.
-pub(crate) fn build() -> Result<PathBuf> {
-    let platform = PLATFORMS.iter().find(|platform| platform.is_this_machine());
-    let platform = platform.context("a release has no program for this machine")?;
-    let built = if platform.os == "linux" {
-        static_program::build()?
+/// Builds the program into the release folder and returns its path there. `named` is `OS/ARCH`; the default is this machine.
+pub(crate) fn build(named: Option<&str>) -> Result<PathBuf> {
+    let is_wanted = |platform: &&Platform| match named {
+        Some(name) => name == format!("{}/{}", platform.os, platform.arch),
+        None => platform.is_this_machine(),
+    };
+    let platform = PLATFORMS.iter().find(is_wanted);
+    let platform = platform.context("a release has no program for this platform")?;
+    let built = target_folder().join(platform.target).join("dist/edgeward");
+    if !platform.is_this_machine() {
+        ensure!(
+            platform.os == "linux",
+            "{} is built on its own system only",
+            platform.os
+        );
+        cross_compile(platform.target)?;
+    } else if platform.os == "linux" {
+        static_program::build(platform.target)?;
     } else {
         run(&mut static_program::distributed(platform.target))?;
-        static_program::target_folder()
-            .join(platform.target)
-            .join("dist/edgeward")
-    };
+    }
     let program = platform.program(&release_folder()?);
     fs::create_dir_all(program.parent().context("a file has a folder")?)?;
     fs::copy(built, &program)?;
     Ok(program)
+}
+
+/// Builds for another Linux with zig as the C compiler and linker, which has the C library of each.
+fn cross_compile(target: &str) -> Result<()> {
+    static_program::add_target(target)?;
+    let zigbuild = cargo_tools::obtain("cargo-zigbuild", CARGO_ZIGBUILD, &[])?;
+    let zig = cache::root()?.join("zig").join(ZIG);
+    cache::once("zig", &zig, |partial| {
+        let mut pip = Command::new("python3");
+        pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
+            .arg(partial)
+            .arg(format!("ziglang=={ZIG}"));
+        run_beside("zig", pip)
+    })?;
+    let mut build = Command::new(zigbuild);
+    without_own_environment(&mut build);
+    build
+        .arg("zigbuild")
+        .args(static_program::DISTRIBUTED)
+        .arg(target)
+        .current_dir(static_program::context()?)
+        .env("CARGO_TARGET_DIR", target_folder())
+        .env("CARGO_ZIGBUILD_ZIG_PATH", zig.join("ziglang/zig"));
+    run(&mut build)
 }

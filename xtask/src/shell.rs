@@ -27,15 +27,18 @@ pub(crate) fn workspace() -> &'static Path {
 pub(crate) fn cargo<const N: usize>(args: [&str; N]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.args(args).current_dir(workspace());
-    // `cargo run` sets these for xtask. Build scripts such as ring's would run again in each checkout.
-    let of_xtask = env::vars_os().map(|(name, _)| name);
-    for name in of_xtask.filter(|name| {
-        let name = name.to_string_lossy();
-        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
-    }) {
-        command.env_remove(name);
-    }
+    without_own_environment(&mut command);
     command
+}
+
+/// Removes what `cargo run` sets for xtask. Build scripts such as ring's would run again in each checkout.
+pub(crate) fn without_own_environment(command: &mut Command) {
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
 }
 
 /// Prints the command and runs it. Fails if the command fails.

@@ -12,22 +12,22 @@ use crate::shell::{cargo, output, run, workspace};
 
 const GOAL: u64 = 30_000_000;
 
-/// Builds the program for this machine's architecture from the image's sources, and starts it in an otherwise empty root.
-/// Returns its path.
-pub(crate) fn build() -> Result<PathBuf> {
-    let target = format!("{}-unknown-linux-musl", env::consts::ARCH);
-    if output(Command::new("rustup").arg("--version"))?.is_some() {
-        run(Command::new("rustup")
-            .args(["target", "add", &target])
-            .current_dir(workspace()))?;
-    }
+/// Builds the program for this machine and returns its path.
+pub(crate) fn build_for_this_machine() -> Result<PathBuf> {
+    build(&format!("{}-unknown-linux-musl", env::consts::ARCH))
+}
+
+/// Builds the program for a target that this machine runs, from the image's sources, and starts it in an otherwise empty
+/// root. Returns its path.
+pub(crate) fn build(target: &str) -> Result<PathBuf> {
+    add_target(target)?;
     let compiler = output(Command::new("musl-gcc").arg("--version"))?;
     ensure!(compiler.is_some(), "there is no musl-gcc (Debian: musl-tools)");
     let built = target_folder();
-    run(distributed(&target)
-        .current_dir(context(&built.join("image"))?)
+    run(distributed(target)
+        .current_dir(context()?)
         .env("CARGO_TARGET_DIR", &built))?;
-    let program = built.join(&target).join("dist/edgeward");
+    let program = built.join(target).join("dist/edgeward");
     let bytes = fs::metadata(&program)
         .with_context(|| program.display().to_string())?
         .len();
@@ -37,19 +37,24 @@ pub(crate) fn build() -> Result<PathBuf> {
     Ok(program)
 }
 
+/// cargo's arguments for the released program. The Rust target follows.
+pub(crate) const DISTRIBUTED: [&str; 6] = ["--profile", "dist", "--locked", "--bin", "edgeward", "--target"];
+
 /// The command that builds the program as it is released, for this target of Rust.
 pub(crate) fn distributed(target: &str) -> Command {
-    let mut build = cargo([
-        "build",
-        "--profile",
-        "dist",
-        "--locked",
-        "--bin",
-        "edgeward",
-        "--target",
-    ]);
-    build.arg(target);
+    let mut build = cargo(["build"]);
+    build.args(DISTRIBUTED).arg(target);
     build
+}
+
+/// Installs Rust's standard library for this target, if rustup manages the toolchain.
+pub(crate) fn add_target(target: &str) -> Result<()> {
+    if output(Command::new("rustup").arg("--version"))?.is_none() {
+        return Ok(());
+    }
+    run(Command::new("rustup")
+        .args(["target", "add", target])
+        .current_dir(workspace()))
 }
 
 /// Where cargo builds.
@@ -57,16 +62,18 @@ pub(crate) fn target_folder() -> PathBuf {
     workspace().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
-/// Copies what `docker build` would see of the checkout, which is everything that `.dockerignore` does not exclude.
-fn context(into: &Path) -> Result<&Path> {
+/// Copies what `docker build` would see of the checkout, which is everything that `.dockerignore` does not exclude. Returns the
+/// folder.
+pub(crate) fn context() -> Result<PathBuf> {
+    let into = target_folder().join("image");
     if into.exists() {
-        fs::remove_dir_all(into)?;
+        fs::remove_dir_all(&into)?;
     }
-    fs::create_dir_all(into)?;
+    fs::create_dir_all(&into)?;
     let ignored = fs::read_to_string(workspace().join(".dockerignore")).context(".dockerignore")?;
     for admitted in ignored.lines().filter_map(|line| line.strip_prefix('!')) {
         // `-a` keeps the file times. Without them everything would be compiled again.
-        run(Command::new("cp").arg("-a").arg(workspace().join(admitted)).arg(into))?;
+        run(Command::new("cp").arg("-a").arg(workspace().join(admitted)).arg(&into))?;
     }
     Ok(into)
 }

@@ -109,18 +109,20 @@ impl Backstop {
         };
         let mut candidates: Vec<_> = cache.stuck_pods().filter_map(candidate).collect();
         candidates.sort_by(|a, b| (a.since, &a.pod.uid).cmp(&(b.since, &b.pod.uid)));
-        let mut turns = BTreeMap::<String, usize>::new();
-        candidates.sort_by_cached_key(|candidate| {
-            let turn = turns.entry(candidate.pod.workload.namespace.to_string()).or_default();
+        let mut turns = BTreeMap::<Box<str>, usize>::new();
+        let numbered = candidates.into_iter().map(|candidate| {
+            let turn = turns.entry((*candidate.pod.workload.namespace).into()).or_default();
             *turn += 1;
-            *turn
+            (*turn, candidate)
         });
+        let mut numbered: Vec<_> = numbered.collect();
+        numbered.sort_by_key(|(turn, _)| *turn);
         let is_missed = |(namespace, created): &(&str, i64)| {
             let since = self.decided_since.get(*namespace);
             cache.is_managed(namespace) && since.is_some_and(|since| since < created)
         };
         Some(BackstopReport {
-            candidates,
+            candidates: numbered.into_iter().map(|(_, candidate)| candidate).collect(),
             bound: cache.undecided_pods().filter(is_missed).count(),
         })
     }

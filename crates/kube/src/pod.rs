@@ -300,6 +300,16 @@ impl<'a> Spec<'a> {
             }
         }
         self.default_pod_level_requests();
+        self.round_to_millis();
+    }
+
+    fn round_to_millis(&mut self) {
+        let containers = self.containers.iter_mut().chain(&mut self.init_containers).flatten();
+        let resources = containers.flat_map(|container| &mut container.resources);
+        resources
+            .chain(&mut self.resources)
+            .for_each(Resources::round_to_millis);
+        self.overhead.iter_mut().for_each(ResourceList::round_to_millis);
     }
 
     /// Source: `defaultHugePagePodLimits`, then `defaultPodRequests`.

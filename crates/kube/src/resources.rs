@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::units::{Bytes, Millicores, Quantity};
 
-/// Quantities by resource name. They are rounded up to thousandths as they are read, as in the API server.
+/// Exact quantities by resource name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResourceList<'a>(pub BTreeMap<Cow<'a, str>, Quantity>);
 
@@ -23,6 +23,13 @@ impl<'a> ResourceList<'a> {
     pub fn raise(&mut self, name: Cow<'a, str>, quantity: Quantity) {
         let old = self.0.entry(name).or_insert(quantity);
         *old = (*old).max(quantity);
+    }
+
+    /// Rounds each quantity up to thousandths.
+    pub fn round_to_millis(&mut self) {
+        for quantity in self.0.values_mut() {
+            *quantity = quantity.round_to_millis();
+        }
     }
 
     /// Adds the entries whose names are missing.

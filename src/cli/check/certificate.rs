@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Service as ServiceObject;
 
 use super::Facts;
-use super::finding::{Finding, Level};
+use super::finding::Finding;
 use super::leader::see_replicas;
 use super::webhook::apply;
 use crate::inspect::Connection;
@@ -22,8 +22,7 @@ const AREA: &str = "certificate";
 const LATE: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 /// What to do where nothing maintains bundle and certificate.
-const BY_HAND: &str = "renew the certificate of --tls-cert, which serve reads again by itself, or add the CA that signed it to \
-                       caBundle: docs/guide/troubleshoot.md#set-cabundle";
+const BY_HAND: &str = "docs/guide/troubleshoot.md#certificate-errors has the cure for each error";
 
 /// Number of replicas that are contacted at once.
 const AT_ONCE: usize = 32;
@@ -49,7 +48,7 @@ pub(super) struct Found {
 
 impl Found {
     /// Checks whether the API server trusts this certificate for `name`.
-    fn judge(&self, entry: &str, name: &str, bundle: &Bundle, now: Timestamp) -> Finding {
+    fn judge(&self, entry: &str, name: &str, bundle: &Bundle, fix: &str, now: Timestamp) -> Finding {
         let address = &self.address;
         let chain = match &self.chain {
             Ok(chain) => chain,
@@ -66,16 +65,16 @@ impl Found {
                 let text = format!(
                     "{entry}: the API server does not trust the certificate at {address} for {name}, because it {error}"
                 );
-                return Finding::fault(AREA, text);
+                return Finding::fault(AREA, text).fix(fix);
             }
         };
-        let end = min(serving.not_after, serving.authority_not_after);
+        let end = serving.until;
         let text =
             format!("{entry}: the certificate at {address} is for {name}, of an authority in caBundle, until {end}");
         if end.duration_since(now) >= min(LATE, serving.life / 4) {
             return Finding::ok(AREA, text);
         }
-        Finding::warning(AREA, text)
+        Finding::warning(AREA, text).fix(fix)
     }
 }
 
@@ -187,14 +186,7 @@ fn judge_entry(webhook: &Webhook, facts: &Facts) -> Vec<Finding> {
     let Some(Behind { name, found, .. }) = behind else {
         return vec![];
     };
-    let judge = |found: &Found| {
-        let finding = found.judge(entry, name, &bundle, facts.now);
-        match finding.level {
-            Level::Ok => finding,
-            _ if finding.fix.is_some() => finding,
-            _ => finding.fix(&fix),
-        }
-    };
+    let judge = |found: &Found| found.judge(entry, name, &bundle, &fix, facts.now);
     found.iter().map(judge).collect()
 }
 

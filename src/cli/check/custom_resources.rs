@@ -51,8 +51,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
             let fix = format!("kubectl -n {namespace} edit slopolicy {name}");
             findings.push(Finding::fault(AREA, text).fix(fix));
         }
-        let all = facts.namespaces.as_ref();
-        let labels = all.and_then(|all| all.get(namespace)?.labels.as_ref());
+        let labels = facts.namespaces.as_ref().and_then(|all| all.get(namespace));
         let has = |labels: &Labels, key: &String| labels.get(key).is_some_and(|value| value == "true");
         if labels.is_some_and(|labels| !has(labels, &keys.managed) || !has(labels, &keys.policies)) {
             *unlabelled.entry(namespace).or_default() += 1;
@@ -117,7 +116,7 @@ mod tests {
                 policies: vec![Arc::new(policy)],
                 ..CustomResources::default()
             }),
-            namespaces: super::super::testkit::namespaces(labels),
+            namespaces: Some(labels),
             ..Facts::example()
         };
         let findings = judge(&facts).into_iter().skip(1);

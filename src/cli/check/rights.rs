@@ -109,7 +109,8 @@ pub(super) async fn review(connection: &Connection, user: User<'_>, facts: &Fact
 }
 
 async fn judge(connection: &Connection, user: User<'_>, facts: &Facts) -> anyhow::Result<Vec<Finding>> {
-    let fix = apply(&facts.found.config.keys.domain) + "   # its roles and bindings; docs/guide/operate.md lists them";
+    let fix = apply(&facts.found.config.keys.domain)
+        + "   # the roles of its ServiceAccount; for another user: docs/guide/operate.md#rights";
     let mut findings = Vec::new();
     for need in needs(facts) {
         findings.extend(lacking(connection, user, need, &fix).await?);
@@ -128,8 +129,14 @@ async fn judge(connection: &Connection, user: User<'_>, facts: &Facts) -> anyhow
         findings.extend(everywhere);
     } else {
         narrow = format!(", and may change pods in {} and not everywhere", shown(&opted_in));
+        let to = match user.account() {
+            Some((namespace, name)) => format!("--serviceaccount={namespace}:{name}"),
+            None => format!("--user={}", user.name),
+        };
         for namespace in opted_in {
             let place = (Some(namespace.as_str()), None);
+            let fix =
+                format!("kubectl -n {namespace} create rolebinding edgeward-pods --clusterrole=edgeward-pods {to}");
             findings.extend(lacking(connection, user, pods(place), &fix).await?);
         }
     }

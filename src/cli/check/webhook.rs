@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use edgeward_decision::keys::Keys;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::Facts;
 use super::finding::Finding;
@@ -105,14 +104,11 @@ fn select(facts: &Facts, ours: &[&Webhook], namespace: &str) -> String {
 
 /// Returns the namespaces that opted in.
 pub(super) fn opted_in<'n>(
-    namespaces: &'n BTreeMap<String, ObjectMeta>,
+    namespaces: &'n BTreeMap<String, Labels>,
     keys: &Keys,
 ) -> impl Iterator<Item = (&'n String, &'n Labels)> {
     let is_true = |labels: &Labels| labels.get(&keys.managed).is_some_and(|value| value == "true");
-    let labelled = namespaces
-        .iter()
-        .filter_map(|(name, meta)| Some((name, meta.labels.as_ref()?)));
-    labelled.filter(move |(_, labels)| is_true(labels))
+    namespaces.iter().filter(move |(_, labels)| is_true(labels))
 }
 
 /// Checks which namespaces opted in, and whether edgeward gets their pods.

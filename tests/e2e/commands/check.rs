@@ -1,4 +1,4 @@
-//! `edgeward check` finds no fault in a healthy installation. It names each fault in a broken one, and its printed fix works.
+//! `edgeward check` finds no fault in a healthy installation. It names each fault in a broken one.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -93,9 +93,9 @@ fn allow_map(kubectl: &Kubectl, user: &str) -> Result<()> {
         .map(drop)
 }
 
-e2e! { "check::printed_fix_repairs_each_fault", Cluster, printed_fix_repairs_each_fault }
-/// Breaks one thing at a time, and repairs it with the fix that `check` prints.
-fn printed_fix_repairs_each_fault(fixture: &Fixture<'_>) -> Result<()> {
+e2e! { "check::each_fault_is_found_and_repaired", Cluster, each_fault_is_found_and_repaired }
+/// Breaks one thing at a time. Runs the printed fix where it is a command for this test's objects.
+fn each_fault_is_found_and_repaired(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     let edge = nodes.edge_node("edge-0", "1")?;
     let cloud = nodes.cloud_node("cloud-0")?;

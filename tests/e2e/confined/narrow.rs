@@ -51,7 +51,7 @@ fn namespace_binding_allows_release(fixture: &Fixture<'_>) -> Result<()> {
         .lines()
         .filter_map(|line| line.trim_start().strip_prefix("fix: "));
     let fix = fixes
-        .filter(|fix| fix.contains("--verb=get,patch --resource=pods"))
+        .filter(|fix| fix.contains(" create rolebinding edgeward-pods "))
         .collect::<Vec<_>>();
     ensure!(fix.len() == 1 && fix[0].contains(&format!("-n {other} ")), "{fix:?}");
     fixture.shell(fix[0])?;

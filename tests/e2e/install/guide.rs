@@ -12,12 +12,11 @@ const CONFIGURED: &str = "ok       configuration";
 const GATED: &str = "/gated does not run: ";
 
 /// Questions about the installation and about a gated pod: the page, the first words of the block, and a part of its output.
-const QUESTIONS: [(&str, &str, &str); 13] = [
+const QUESTIONS: [(&str, &str, &str); 12] = [
     ("clouds.md", "edgeward fleet", CONFIGURED),
     ("operate.md", "edgeward check", CONFIGURED),
     ("operate.md", "edgeward why", GATED),
     ("operate.md", "edgeward review", "held_no_capacity"),
-    ("operate.md", "kubectl -n edgeward-system get secret", CONFIGURED),
     ("troubleshoot.md", "edgeward check # the installation", GATED),
     ("troubleshoot.md", "edgeward why pod/NAME -n NAMESPACE #", GATED),
     ("troubleshoot.md", "edgeward why pod/NAME -n NAMESPACE kubectl", GATED),

@@ -103,9 +103,9 @@ impl Drop for CertManager {
     }
 }
 
-/// Fails unless `edgeward check` finds that the served certificate and the Secret's certificate match a CA in the bundle.
+/// Fails unless `edgeward check` finds that a CA in the bundle signed the served certificate.
 pub fn all_is_well(fixture: &Fixture<'_>) -> Result<()> {
-    eventually("edgeward check finds both good", BOUND, || {
+    eventually("edgeward check finds it good", BOUND, || {
         let said = fixture.command(&["check"])?;
         let about: Vec<_> = said
             .stdout
@@ -115,7 +115,7 @@ pub fn all_is_well(fixture: &Fixture<'_>) -> Result<()> {
         let is_good = |line: &&str| line.starts_with("ok") && line.contains(" of an authority in caBundle");
         // One line for each webhook entry.
         ensure!(
-            about.len() == 2 * ENTRIES.len() && about.iter().all(is_good),
+            about.len() == ENTRIES.len() && about.iter().all(is_good),
             "{}{}",
             said.stdout,
             said.stderr

@@ -39,8 +39,8 @@ pub fn arguments() -> (Vec<String>, bool) {
     (args, is_inside)
 }
 
-/// Reports that the tests of this target have no sandbox. In continuous integration, which runs every test, that is a failure.
-pub fn is_required(target: &str, missing: &Error) -> bool {
+/// Reports that the tests of this target have no sandbox. Returns whether that is a failure, as in continuous integration.
+pub fn report_missing(target: &str, missing: &Error) -> bool {
     if is_ci() {
         eprintln!("{target}: CI runs every test, and {missing:#}");
     } else {

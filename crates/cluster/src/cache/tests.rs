@@ -643,7 +643,6 @@ fn snapshot_age_is_that_of_its_oldest_source() {
     assert_eq!(snapshot.revision, 2);
 }
 
-/// Names of the nodes that gained and lost room since the last call, and whether anything else is new.
 #[test]
 fn data_is_as_old_as_the_quietest_of_its_watches() {
     let mut fixture = Fixture::new();
@@ -658,6 +657,7 @@ fn data_is_as_old_as_the_quietest_of_its_watches() {
     assert_eq!(fixture.cache.listed_as_of(Kind::OF_DATA), Some(first));
 }
 
+/// Names of the nodes that gained and lost room since the last call, and whether anything else is new.
 fn delta(fixture: &mut Fixture) -> (String, String, bool) {
     let RoomDelta {
         gained, lost, sites, ..

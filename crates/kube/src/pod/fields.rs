@@ -86,8 +86,7 @@ impl<'a> StringMap<'a> {
 impl<'de: 'a, 'a> Deserialize<'de> for ResourceList<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let quantities = BTreeMap::<Key<'a>, Option<Quantity>>::deserialize(deserializer)?.into_iter();
-        let rounded = |quantity: Option<Quantity>| quantity.unwrap_or_default().round_to_millis();
-        let quantities = quantities.map(|(name, quantity)| (name.0, rounded(quantity)));
+        let quantities = quantities.map(|(name, quantity)| (name.0, quantity.unwrap_or_default()));
         Ok(Self(quantities.collect()))
     }
 }
@@ -270,6 +269,13 @@ pub struct Resources<'a> {
 impl<'a> Resources<'a> {
     pub fn requests(&self) -> Option<&ResourceList<'a>> {
         self.requests.as_ref()
+    }
+
+    pub fn round_to_millis(&mut self) {
+        [&mut self.requests, &mut self.limits]
+            .into_iter()
+            .flatten()
+            .for_each(ResourceList::round_to_millis);
     }
 }
 

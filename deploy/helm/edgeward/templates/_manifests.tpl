@@ -141,9 +141,6 @@ the file of its rights, its arguments.
 {{- $name := index . 1 -}}
 {{- $hook := index . 2 -}}
 {{- $rules := $root.Files.Get (index . 3) | replace "edgeward-config" (include "edgeward.config-map" $root) -}}
-{{- if eq $root.Values.certificates.source "self-managed" -}}
-{{- $rules = $rules | replace "edgeward-tls" "edgeward-certificates" -}}
-{{- end -}}
 {{- $rules = $rules | fromYaml -}}
 {{- $args := index . 4 -}}
 {{- $group := "rbac.authorization.k8s.io" -}}

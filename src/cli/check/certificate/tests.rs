@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 
+use super::super::finding::Level;
 use super::*;
 
 const NAME: &str = "edgeward.edgeward-system.svc";
@@ -187,7 +188,7 @@ fn self_managed_certificate_fix_is_left_to_the_leader() {
 }
 
 #[test]
-fn fix_adds_authority_unless_expired_or_injected() {
+fn fix_is_left_to_cert_manager_if_it_injects() {
     let ours = trusted();
     let good = shows(&ours, -24..24 * 60);
     let fix = |webhook: &Webhook, behind: &Behind| finding(webhook, behind).fix.unwrap();

@@ -90,7 +90,7 @@ fn missing_registration_is_applied_under_its_domain() {
 /// Facts with these namespaces and their labels.
 fn of_namespaces(config: &Config, namespaces: &BTreeMap<String, Labels>) -> Facts {
     let mut facts = Facts {
-        namespaces: super::super::testkit::namespaces(namespaces.clone()),
+        namespaces: Some(namespaces.clone()),
         ..Facts::example()
     };
     facts.found.config = config.clone();

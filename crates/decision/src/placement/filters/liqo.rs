@@ -1,4 +1,4 @@
-//! Whether Liqo offloads the pod's namespace to the site.
+//! Whether Liqo offloads the pod's namespace to the site. `wan` checks the site's ForeignCluster.
 
 use crate::model::liqo::{OffloadingPhase, VIRTUAL_NODE};
 use crate::model::site::SiteKind;

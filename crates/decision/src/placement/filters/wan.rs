@@ -1,4 +1,5 @@
-//! The WAN to a cloud. A cloud without a measurement counts as unreachable. The edge has no WAN.
+//! The WAN to a cloud, and the API server behind it as Liqo's ForeignCluster reports it. A cloud without a measurement
+//! counts as unreachable. The edge has no WAN.
 
 use crate::model::link::{LinkState, Thresholds};
 use crate::model::liqo::ApiServerStatus;
