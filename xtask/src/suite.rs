@@ -61,7 +61,8 @@ pub(crate) fn bench(filters: &[String]) -> Result<()> {
     Report::of(|report| benches(report, filters))
 }
 
-/// Runs two lanes at once, e2e and all others. Each lane runs its targets one after another.
+/// Runs two lanes at once, e2e and all others. Each lane runs its targets one after another. The others mostly compute, so they
+/// leave the processor to e2e when it needs it.
 fn everything(report: &mut Report) -> Result<()> {
     let (tools, targets) = prepare(report, &["--workspace"])?;
     let runs = targets.iter().map(|target| Run::of(target, &tools));
@@ -71,6 +72,7 @@ fn everything(report: &mut Report) -> Result<()> {
     // The examples in the documentation, which rustdoc builds and runs.
     let doc = cargo(["test", "--workspace", "--locked", "--doc"]);
     others.insert(0, Run::new("doc", doc));
+    others.iter_mut().for_each(Run::leave_the_processor);
     let one_by_one = |runs: Vec<Run>| runs.into_iter().map(|run| run.finish().0).collect::<Vec<_>>();
     let (e2e, others) = side_by_side(|| one_by_one(e2e), || one_by_one(others));
     report.add(e2e.into_iter().chain(others));
@@ -132,6 +134,21 @@ impl Run {
         let mut command = target.command();
         tools.tell(&mut command);
         Self::new(&target.name, command)
+    }
+
+    fn leave_the_processor(&mut self) {
+        let mut nice = Command::new("nice");
+        nice.arg(self.command.get_program()).args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => nice.env(name, value),
+                None => nice.env_remove(name),
+            };
+        }
+        if let Some(folder) = self.command.get_current_dir() {
+            nice.current_dir(folder);
+        }
+        self.command = nice;
     }
 
     /// Waits for the target and prints each of its lines with its name. Returns its stage, and whether it ran any test.

@@ -39,13 +39,12 @@ pub(crate) const NOT_AUDITED: [&str; 3] = ["hostile-pods-largest", "hostile-pods
 
 const SCHEDULER: &str = "kube-scheduler";
 
-/// Log messages for which kube-scheduler is restarted. The first one appears when it has missed the deletion of a pod whose
-/// name was reused (`cache.UpdatePod` of Kubernetes 1.36). A pause of the machine that closes its watch is enough for that. The
-/// second one appears when another connection briefly uses its port.
-const CURABLE: &str = "Scheduler cache is corrupted|bind: address already in use";
+/// Log message for which kube-scheduler is restarted. It appears when it has missed the deletion of a pod whose name was
+/// reused (`cache.UpdatePod` of Kubernetes 1.36). A pause of the machine that closes its watch is enough for that.
+const CURABLE: &str = "Scheduler cache is corrupted";
 
-/// Runs a program, and again when its log has a message that is curable. Arguments: the log of a run, the messages, and the
-/// program with its arguments. Each log is printed when its run has ended.
+/// Runs a program, and again when its log has a curable message. Arguments: the log of a run, the message, and the program with
+/// its arguments. Each log is printed when its run has ended.
 const UNTIL_INCURABLE: &str = r#"
     log=$1 curable=$2 setpriv=$(command -v setpriv); shift 2
     while :; do

@@ -7,6 +7,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{LazyLock, OnceLock};
 use std::thread;
@@ -230,15 +231,21 @@ pub fn tail(log: &Path) -> String {
     format!("--- {} ---\n{}", log.display(), end.join("\n"))
 }
 
-/// `N` different loopback addresses on which nothing listens.
+/// `N` different loopback addresses on which nothing listens. Their ports are below those that the kernel gives to
+/// connections, one of which might otherwise take a port before the program listens on it.
 pub fn free_addresses<const N: usize>() -> Result<[SocketAddr; N]> {
+    const FIRST: u16 = 12_000;
+    const NUMBER: u16 = 20_000;
+    static NEXT: OnceLock<AtomicU16> = OnceLock::new();
+    let next = NEXT.get_or_init(|| AtomicU16::new(fastrand::u16(..)));
     // All listeners stay open until the end, so that no two addresses are equal.
-    let mut listeners = Vec::with_capacity(N);
+    let candidates = (0..NUMBER).map(|_| FIRST + next.fetch_add(1, Ordering::Relaxed) % NUMBER);
+    let bound = candidates.filter_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok());
+    let listeners: Vec<_> = bound.take(N).collect();
     let mut addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); N];
-    for address in &mut addresses {
-        let listener = TcpListener::bind(*address)?;
+    ensure!(listeners.len() == N, "no port is free");
+    for (address, listener) in addresses.iter_mut().zip(&listeners) {
         *address = listener.local_addr()?;
-        listeners.push(listener);
     }
     Ok(addresses)
 }
