@@ -20,7 +20,25 @@ const PODS: usize = 20;
 
 pub(crate) fn self_managed(node: &RealNode) -> Result<()> {
     let _installed = Installed::apply(node, "self-managed", &[])?;
+    icmp_probes_are_answered(node)?;
     pods_are_decided_and_run(node, "self-managed")
+}
+
+/// The shipped manifests let edgeward probe by ICMP.
+fn icmp_probes_are_answered(node: &RealNode) -> Result<()> {
+    let kubectl = node.kubectl(NAMESPACE);
+    let pods = kubectl.list("pods", OURS)?;
+    let name = pods[0]["metadata"]["name"].as_str().context("a pod")?;
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}:8080/proxy/metrics");
+    eventually("ICMP probes are answered", BOUND, || {
+        let metrics = kubectl.run(&["get", "--raw", &path], "")?.stdout;
+        let mut probes = metrics
+            .lines()
+            .filter(|line| line.starts_with("edgeward_wan_probes_total{") && line.contains("icmp://"));
+        let is_answered = |line: &str| line.contains("outcome=\"answered\"") && !line.ends_with(" 0");
+        ensure!(probes.any(is_answered), "{metrics}");
+        Ok(())
+    })
 }
 
 pub(crate) fn cert_manager(node: &RealNode) -> Result<()> {

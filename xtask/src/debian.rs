@@ -65,6 +65,12 @@ pub(crate) fn nft() -> Result<PathBuf> {
     install("nft", "nftables", &["nft"], "PATH")
 }
 
+/// Returns the emulator of this processor for single programs.
+pub(crate) fn qemu(processor: &str) -> Result<PathBuf> {
+    let program = format!("qemu-{processor}-static");
+    install("qemu", "qemu-user-static", &[&program], "PATH")
+}
+
 /// Returns a headless Chromium. It needs about forty libraries, so it is installed, which takes root.
 pub(crate) fn chromium() -> Result<PathBuf> {
     const NAMES: [&str; 4] = [

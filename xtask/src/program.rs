@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -9,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::cache::{self, ready_made};
 use crate::cargo_tools;
+use crate::debian;
 use crate::shell::{run, run_beside, without_own_environment, workspace};
 use crate::static_program::{self, target_folder};
 
@@ -75,6 +77,7 @@ pub(crate) fn build(named: Option<&str>) -> Result<PathBuf> {
             platform.os
         );
         cross_compile(platform.target)?;
+        start_emulated(platform, &built)?;
     } else if platform.os == "linux" {
         static_program::build(platform.target)?;
     } else {
@@ -108,4 +111,11 @@ fn cross_compile(target: &str) -> Result<()> {
         .env("CARGO_TARGET_DIR", target_folder())
         .env("CARGO_ZIGBUILD_ZIG_PATH", zig.join("ziglang/zig"));
     run(&mut build)
+}
+
+/// Runs the program's three scenarios against its own server, on an emulated processor.
+fn start_emulated(platform: &Platform, program: &Path) -> Result<()> {
+    let (processor, _) = platform.target.split_once('-').context("a target has parts")?;
+    let emulator = debian::qemu(processor.trim_end_matches("v7"))?;
+    run(Command::new(emulator).arg(program).arg("demo").stdout(io::stderr()))
 }
