@@ -1,6 +1,8 @@
 //! `cargo xtask static`: builds the program that the image contains, and checks that it runs without other files.
 
+use std::collections::BTreeSet;
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -63,19 +65,54 @@ pub(crate) fn target_folder() -> PathBuf {
 }
 
 /// Copies what `docker build` would see of the checkout, which is everything that `.dockerignore` does not exclude. Returns the
-/// folder.
+/// folder. Files whose content is there already keep their times, so that cargo does not compile them again.
 pub(crate) fn context() -> Result<PathBuf> {
     let into = target_folder().join("image");
-    if into.exists() {
-        fs::remove_dir_all(&into)?;
-    }
     fs::create_dir_all(&into)?;
     let ignored = fs::read_to_string(workspace().join(".dockerignore")).context(".dockerignore")?;
-    for admitted in ignored.lines().filter_map(|line| line.strip_prefix('!')) {
-        // `-a` keeps the file times. Without them everything would be compiled again.
-        run(Command::new("cp").arg("-a").arg(workspace().join(admitted)).arg(&into))?;
+    let admitted: BTreeSet<_> = ignored.lines().filter_map(|line| line.strip_prefix('!')).collect();
+    for name in names(&into)? {
+        if !admitted.iter().any(|path| Path::new(path).starts_with(&name)) {
+            remove(&into.join(name))?;
+        }
+    }
+    for path in admitted {
+        let to = into.join(path);
+        fs::create_dir_all(to.parent().context("a path has a folder")?)?;
+        mirror(&workspace().join(path), &to)?;
     }
     Ok(into)
+}
+
+/// Makes `to` equal to `from`, and leaves equal files alone.
+fn mirror(from: &Path, to: &Path) -> Result<()> {
+    if from.is_dir() {
+        fs::create_dir_all(to)?;
+        let wanted = names(from)?;
+        for gone in names(to)?.difference(&wanted) {
+            remove(&to.join(gone))?;
+        }
+        return wanted
+            .iter()
+            .try_for_each(|name| mirror(&from.join(name), &to.join(name)));
+    }
+    let content = fs::read(from).with_context(|| from.display().to_string())?;
+    if fs::read(to).is_ok_and(|old| old == content) {
+        return Ok(());
+    }
+    Ok(fs::write(to, content)?)
+}
+
+fn names(folder: &Path) -> Result<BTreeSet<OsString>> {
+    fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect()
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
+    }
 }
 
 /// Starts the program in a root directory with no other files, as in the image. It runs three scenarios against its own TLS
