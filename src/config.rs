@@ -124,9 +124,11 @@ impl Configuration {
         if self.seen.replace(version) == Some(version) {
             return Ok(());
         }
-        let outcome = outcome().and_then(|(config, notices)| match self.is_in_use() {
-            true => Ok((config.replacing(&self.current.load())?, notices)),
-            false => Ok((config, notices)),
+        let outcome = outcome().and_then(|(mut config, notices)| {
+            if self.is_in_use() {
+                config = config.replacing(&self.current.load())?;
+            }
+            Ok((config, notices))
         });
         match outcome {
             Ok((config, notices)) => {

@@ -32,8 +32,8 @@ mod verification;
 
 pub use authority::{Authority, Pem, Service, authorities_in, with_authorities};
 pub use pair::Pair;
-pub(crate) use served::connect;
 pub use served::{Chain, served, shown};
+pub(crate) use served::{connect, with_anybody};
 pub use stored::{Contents, Stored};
 pub use verification::Bundle;
 

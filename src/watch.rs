@@ -333,8 +333,7 @@ fn watched(uri: &Uri) -> Option<Change> {
     let name = ["/api/v1/", "/apis/storage.k8s.io/v1/"]
         .into_iter()
         .find_map(|group| uri.path().strip_prefix(group).filter(|_| is_watch))?;
-    let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == name);
-    kind.map(Change::WatchAlive)
+    Kind::of_word(name).map(Change::WatchAlive)
 }
 
 #[cfg(test)]

@@ -46,16 +46,14 @@ impl Profile {
         }
         ensure!(!all.is_empty(), "{source}: has no profiles");
         let corrected = if fix { " (corrected)" } else { "" };
-        let mut has_findings = false;
         for Imported { object, findings } in &all {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             for finding in findings {
-                has_findings = true;
                 super::note(&format!("{name}: {finding}{corrected}"));
             }
             super::print(&format!("---\n{}", serde_saphyr::to_string(object)?))?;
         }
-        let is_faulty = has_findings && !fix;
+        let is_faulty = !fix && all.iter().any(|imported| !imported.findings.is_empty());
         Ok(if is_faulty { 3.into() } else { ExitCode::SUCCESS })
     }
 }

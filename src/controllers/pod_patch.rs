@@ -49,14 +49,13 @@ pub(super) async fn patch(
         Ok(_) => return PatchResult::Changed,
         Err(error) => error,
     };
-    // A failed test looks like an invalid pod, and a webhook may refuse the patch with any of these codes.
-    if matches!(&error, kube::Error::Api(status) if matches!(status.code, 404 | 409 | 422)) {
-        // If the API server does not answer, the version counts as current.
-        match pods.get_metadata_opt(name).await {
-            Ok(Some(found)) if found.metadata.resource_version.as_deref() == Some(version) => {}
-            Ok(_) => return PatchResult::Outdated,
-            Err(_) => {}
-        }
+    // A failed test looks like an invalid pod, and a webhook may refuse the patch with any of these codes. If the API
+    // server does not answer, the version counts as current.
+    if matches!(&error, kube::Error::Api(status) if matches!(status.code, 404 | 409 | 422))
+        && let Ok(found) = pods.get_metadata_opt(name).await
+        && found.and_then(|found| found.metadata.resource_version).as_deref() != Some(version)
+    {
+        return PatchResult::Outdated;
     }
     not_taken(error)
 }

@@ -123,9 +123,10 @@ pub fn read(paths: &[PathBuf]) -> anyhow::Result<Contents> {
     let unreadable = |path: &Path, error: io::Error| anyhow!("{}: {error}", path.display());
     let mut contents = Vec::new();
     for path in paths {
-        let files = match path.is_dir() {
-            true => list(path).map_err(|error| unreadable(path, error))?,
-            false => vec![path.clone()],
+        let files = if path.is_dir() {
+            list(path).map_err(|error| unreadable(path, error))?
+        } else {
+            vec![path.clone()]
         };
         for path in files {
             let bytes = std::fs::read(&path).map_err(|error| unreadable(&path, error))?;

@@ -27,9 +27,8 @@ pub(super) struct Answers(BTreeMap<Arc<str>, Latest>);
 struct Latest {
     /// The last usable answer.
     series: Arc<[Series]>,
-    outcome: Option<Outcome>,
-    /// Why the last answer could not be used.
-    fault: Option<Arc<str>>,
+    /// Why the last answer could not be used, if it could not.
+    fault: Option<(Outcome, Arc<str>)>,
 }
 
 impl Answers {
@@ -41,9 +40,8 @@ impl Answers {
     /// Records an answer or a failure. A failure leaves the last usable answer in place.
     pub(super) fn take(&mut self, query: Arc<str>, answer: Answer, metrics: &Metrics) {
         let known = self.0.entry(Arc::clone(&query)).or_default();
-        let before = known.outcome.unwrap_or(Outcome::Ok);
+        let before = known.fault.as_ref().map_or(Outcome::Ok, |(outcome, _)| *outcome);
         let outcome = report(metrics, ["profile", &query], before, answer.as_ref().err());
-        known.outcome = Some(outcome);
         match answer {
             Ok(mut series) => {
                 for series in &mut series {
@@ -51,14 +49,17 @@ impl Answers {
                 }
                 (known.series, known.fault) = (series.into(), None);
             }
-            Err(failure) => known.fault = Some(format!("{}: {}", outcome.as_str(), failure.detail).into()),
+            Err(failure) => {
+                let fault = format!("{}: {}", outcome.as_str(), failure.detail);
+                known.fault = Some((outcome, fault.into()));
+            }
         }
     }
 
     /// The last usable answer, and why the latest answer could not be used.
     pub(super) fn get(&self, query: &str) -> Option<(&[Series], Option<&str>)> {
         let known = self.0.get(query)?;
-        Some((&known.series, known.fault.as_deref()))
+        Some((&known.series, known.fault.as_ref().map(|(_, fault)| &**fault)))
     }
 }
 

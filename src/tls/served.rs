@@ -44,7 +44,8 @@ pub async fn served(address: &str, name: &str, authorities: &[Der], now: Timesta
 /// connects from elsewhere.
 pub async fn shown(address: &str, name: &str) -> Result<Chain, String> {
     let connect = async {
-        let stream = connect(TcpStream::connect(address).await?, name).await?;
+        // A client of its own resumes no session, in which the server would show no certificate.
+        let stream = connect(with_anybody(), TcpStream::connect(address).await?, name).await?;
         let (_, connection) = stream.get_ref();
         io::Result::Ok(connection.peer_certificates().unwrap_or_default().to_vec())
     };
@@ -53,20 +54,28 @@ pub async fn shown(address: &str, name: &str) -> Result<Chain, String> {
     answer.map_err(|error| error.to_string())
 }
 
-/// Makes the TLS handshake of an HTTP/1.1 client that asks for `name`, accepts any certificate whose key the server has,
-/// and presents none itself.
-pub(crate) async fn connect(stream: TcpStream, name: &str) -> io::Result<TlsStream<TcpStream>> {
+/// Returns a TLS client for HTTP/1.1 that accepts any certificate whose key the server has, and presents none itself.
+///
+/// # Errors
+/// Never with our provider.
+pub(crate) fn with_anybody() -> Result<TlsConnector, TlsError> {
     let provider = super::provider();
     let anybody = Arc::new(Anybody(Arc::clone(&provider)));
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let mut config = config
-        .map_err(io::Error::other)?
-        .dangerous()
-        .with_custom_certificate_verifier(anybody)
-        .with_no_client_auth();
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let config = config.dangerous().with_custom_certificate_verifier(anybody);
+    let mut config = config.with_no_client_auth();
     config.alpn_protocols = vec![super::ALPN.to_vec()];
+    Ok(Arc::new(config).into())
+}
+
+/// Makes the TLS handshake of this client, which asks for `name`.
+pub(crate) async fn connect(
+    client: Result<TlsConnector, TlsError>,
+    stream: TcpStream,
+    name: &str,
+) -> io::Result<TlsStream<TcpStream>> {
     let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
-    TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    client.map_err(io::Error::other)?.connect(name, stream).await
 }
 
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! HTTPS probe. It requires an HTTP answer, but the measured time is that of the preceding TCP handshake.
 
+use std::sync::LazyLock;
+
 use edgeward_cluster::wan::Cause;
 use http::header::{CONNECTION, HOST, USER_AGENT};
 use http_body_util::Empty;
@@ -7,14 +9,18 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
-use crate::tls::connect;
+use crate::tls::{connect, with_anybody};
 use crate::wan::target::Lost;
+
+/// One client for all probes, so that they resume sessions.
+static CLIENT: LazyLock<Result<TlsConnector, rustls::Error>> = LazyLock::new(with_anybody);
 
 /// Requests `path` on this new connection. Any status below 500 passes, because it shows that the server works. Any
 /// certificate is accepted, because nothing secret is sent and only the status is read.
 pub(super) async fn get(stream: TcpStream, host: &str, port: Option<u16>, path: &str) -> Result<(), Lost> {
-    let stream = connect(stream, host).await;
+    let stream = connect(CLIENT.clone(), stream, host).await;
     let stream = stream.map_err(|error| Lost::new(Cause::Tls, format!("the TLS handshake failed: {error}")))?;
 
     let http = |error: &dyn std::error::Error| Lost::new(Cause::Http, format!("no HTTP answer: {error}"));

@@ -9,24 +9,25 @@ mod scenarios;
 use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use edgeward_harness::checkout::xtask;
 use edgeward_harness::real_node::{PROGRAMS, RealNode};
 use edgeward_harness::sandbox;
-use edgeward_harness::scripts::timed;
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use edgeward_harness::scripts::{Script, timed, trials};
+use libtest_mimic::{Arguments, Trial};
 
-type Script = fn(&RealNode) -> Result<()>;
-
-const SCRIPTS: &[(&str, Script)] = &[
+const SCRIPTS: &[(&str, Script<RealNode>)] = &[
     ("self_managed::every_pod_is_decided_and_runs", scenarios::self_managed),
     ("cert_manager::every_pod_is_decided_and_runs", scenarios::cert_manager),
     ("chart::every_pod_is_decided_and_runs", scenarios::chart),
     ("one_node::stopped_process_is_restarted", scenarios::stopped_process),
     ("one_node::drain_ends", scenarios::drain),
 ];
+
+/// Why the tests are skipped.
+const NO_SANDBOX: &str = "no sandbox";
 
 /// The variable that names the image's archive.
 const IMAGE: &str = "EDGEWARD_IMAGE";
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
         }
     }
     if !starts || !inside {
-        return libtest_mimic::run(&arguments, trials(None)).exit_code();
+        return libtest_mimic::run(&arguments, trials(SCRIPTS, NO_SANDBOX, None)).exit_code();
     }
     run(&arguments).unwrap_or_else(|error| {
         eprintln!("node: {error:#}");
@@ -72,26 +73,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new()?;
     let image = env::var_os(IMAGE).context(IMAGE)?;
     let node = timed("start of the node", || RealNode::start(&runtime, &[image.into()]))?;
-    let node = Arc::new(Mutex::new(node));
-    let conclusion = libtest_mimic::run(arguments, trials(Some(&node)));
-    if conclusion.has_failed() {
-        node.lock().unwrap_or_else(PoisonError::into_inner).keep();
+    let node = Arc::new(node);
+    let conclusion = libtest_mimic::run(arguments, trials(SCRIPTS, NO_SANDBOX, Some(&node)));
+    // All tests are dropped, so this is the last owner.
+    if let Some(mut node) = Arc::into_inner(node).filter(|_| conclusion.has_failed()) {
+        node.keep();
     }
     Ok(conclusion.exit_code())
-}
-
-fn trials(node: Option<&Arc<Mutex<RealNode>>>) -> Vec<Trial> {
-    let trial = |&(name, script): &(&'static str, Script)| {
-        let node = node.cloned();
-        Trial::ignorable_test(name, move || {
-            let Some(node) = node else {
-                return Ok(Completion::ignored_with("no sandbox"));
-            };
-            let node = node.lock().unwrap_or_else(PoisonError::into_inner);
-            let ended = timed(name, || script(&node));
-            ended.map_err(|error| Failed::from(format!("{error:#}")))?;
-            Ok(Completion::Completed)
-        })
-    };
-    SCRIPTS.iter().map(trial).collect()
 }

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use edgeward_harness::cert_manager::CertManager;
-use edgeward_harness::checkout::xtask;
+use edgeward_harness::helm::Helm;
 use edgeward_harness::prelude::*;
 use edgeward_harness::real_node::{NODE, PAUSE, RealNode};
 use edgeward_harness::wait::TIMEOUT;
@@ -48,16 +48,8 @@ pub(crate) fn cert_manager(node: &RealNode) -> Result<()> {
 }
 
 pub(crate) fn chart(node: &RealNode) -> Result<()> {
-    let program = xtask("helm")?.context("there is no Helm")?;
-    let helm = |args: &[&str]| {
-        let mut helm = Command::new(&program);
-        helm.args(args)
-            .args(["--namespace", NAMESPACE, "--kubeconfig"])
-            .arg(node.kubeconfig());
-        let output = helm.output()?;
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Ok(())
-    };
+    let (program, kubeconfig) = (Helm::obtain(node.dir())?, node.kubeconfig().display().to_string());
+    let helm = |args: &[&str]| program.run(&[args, &["--namespace", NAMESPACE, "--kubeconfig", &kubeconfig]].concat());
     let (name, tag) = image();
     let chart = workspace().join("deploy/helm/edgeward").display().to_string();
     let image = [format!("image.repository={name}"), format!("image.tag={tag}")].join(",");

@@ -32,18 +32,14 @@ pub(crate) fn prometheus() -> Result<PathBuf> {
         ensure_apt("Prometheus", "https://prometheus.io/download", PROMETHEUS)?;
     }
     cache::once("Prometheus", &dir, |partial| {
-        let tree = unpacked("Prometheus", partial, &["prometheus"])?;
-        for program in ["prometheus", "promtool"] {
-            let packed = tree.join("usr/bin").join(program);
-            fs::rename(packed, partial.join(program)).with_context(|| format!("the package has no {program}"))?;
-        }
-        Ok(fs::remove_dir_all(tree)?)
+        let wanted = ["usr/bin/prometheus", "usr/bin/promtool"];
+        unpack("Prometheus", partial, &["prometheus"], &wanted)
     })?;
     Ok(dir.join("prometheus"))
 }
 
-/// Unpacks these packages into a folder inside `dir`, and returns it.
-pub(crate) fn unpacked(name: &str, dir: &Path, packages: &[&str]) -> Result<PathBuf> {
+/// Unpacks these packages, and moves the wanted files and folders of them into `dir`.
+pub(crate) fn unpack(name: &str, dir: &Path, packages: &[&str], wanted: &[&str]) -> Result<()> {
     let tree = dir.join("tree");
     for package in packages {
         let folder = dir.join(package);
@@ -57,7 +53,12 @@ pub(crate) fn unpacked(name: &str, dir: &Path, packages: &[&str]) -> Result<Path
         run_beside(name, dpkg)?;
         fs::remove_dir_all(folder)?;
     }
-    Ok(tree)
+    for path in wanted {
+        let packed = tree.join(path);
+        let moved = dir.join(packed.file_name().context("a path has a name")?);
+        fs::rename(packed, moved).with_context(|| format!("no package has {path}"))?;
+    }
+    Ok(fs::remove_dir_all(tree)?)
 }
 
 /// Returns nft, which kube-proxy runs.

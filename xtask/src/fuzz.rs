@@ -1,6 +1,5 @@
 //! `cargo xtask fuzz`: runs each target of `fuzz/` with libFuzzer and the pinned toolchain.
 
-use std::env;
 use std::fs;
 use std::process::Command;
 
@@ -8,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::report::Report;
 use crate::shell::{cargo, output, run, workspace};
+use crate::static_program::target_folder;
 
 /// Default duration of each target, in seconds.
 pub(crate) const SECONDS: u64 = 60;
@@ -50,8 +50,7 @@ pub(crate) fn targets(report: &mut Report, names: &[String], seconds: u64) -> Re
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     let host = host.context("rustc does not name its host")?;
     // A separate build directory, because other programs are not instrumented.
-    let built = workspace().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
-    let built = built.join("fuzz");
+    let built = target_folder().join("fuzz");
     report.stage("build of the targets", || {
         // With an explicit target, build scripts and proc macros are not instrumented.
         run(cargo([

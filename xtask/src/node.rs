@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::cache::{self, key, ready_made};
 use crate::debian;
@@ -19,11 +19,13 @@ const RECIPE: &str = "1: containerd, runc, CNI plugins, pause";
 /// Packages of Debian, unpacked, because installing containerd would start a service.
 const PACKAGES: [&str; 3] = ["containerd", "runc", "containernetworking-plugins"];
 
-const PROGRAMS: [&str; 4] = [
+/// What is needed of the packages.
+const WANTED: [&str; 5] = [
     "usr/bin/containerd",
     "usr/bin/containerd-shim-runc-v2",
     "usr/bin/ctr",
     "usr/sbin/runc",
+    "usr/lib/cni",
 ];
 
 /// A container that waits to be stopped, as Kubernetes' own `pause` does.
@@ -45,14 +47,7 @@ pub(crate) fn obtain() -> Result<PathBuf> {
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let dir = cache::root()?.join("node").join(key(&[RECIPE, PAUSE, &release]));
     cache::once("node", &dir, |partial| {
-        let tree = debian::unpacked("node", partial, &PACKAGES)?;
-        for program in PROGRAMS {
-            let packed = tree.join(program);
-            let name = packed.file_name().context("a program has a name")?;
-            fs::rename(&packed, partial.join(name)).with_context(|| format!("no package has {program}"))?;
-        }
-        fs::rename(tree.join("usr/lib/cni"), partial.join("cni")).context("no package has usr/lib/cni")?;
-        fs::remove_dir_all(tree)?;
+        debian::unpack("node", partial, &PACKAGES, &WANTED)?;
         let (source, program) = (partial.join("pause.c"), partial.join("pause"));
         fs::write(&source, PAUSE)?;
         let mut compiler = Command::new("musl-gcc");

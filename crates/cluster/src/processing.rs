@@ -91,8 +91,8 @@ impl Processing {
         let Some(site) = self.0.get_mut(site) else {
             return times;
         };
-        while site.classes.take_ended(now).is_some() {}
-        while site.controllers.take_ended(now).is_some() {}
+        site.classes.expire(now);
+        site.controllers.expire(now);
         for ((namespace, class), mean) in site.classes.iter() {
             if let Some(known) = mean.known() {
                 times.classes.entry((&**namespace).into()).or_default()[*class] = Some(known);

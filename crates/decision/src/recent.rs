@@ -43,8 +43,13 @@ impl<K: Ord + Clone, V, const SECONDS: u64, const MOST: usize> Recent<K, V, SECO
         Some(value)
     }
 
+    /// Removes the values that no longer count. Returns whether there were any.
+    pub fn expire(&mut self, now: Moment) -> bool {
+        std::iter::from_fn(|| self.take_ended(now)).count() > 0
+    }
+
     /// Removes the next value that no longer counts, and returns its key.
-    pub fn take_ended(&mut self, now: Moment) -> Option<K> {
+    fn take_ended(&mut self, now: Moment) -> Option<K> {
         self.next_end().filter(|end| *end <= now)?;
         self.take_first()
     }

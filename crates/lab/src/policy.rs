@@ -5,25 +5,17 @@ use std::fmt;
 use crate::gym::words;
 use crate::scenario::Scenario;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Policy {
-    EdgeOnly,
-    CloudOnly,
-    LeastLoaded,
-    Edgeward,
-    /// edgeward with the scenario's performance profile, which every managed pod names.
-    EdgewardProfile,
-    Clairvoyant,
+words! {
+    pub enum Policy {
+        EdgeOnly = "edge-only",
+        CloudOnly = "cloud-only",
+        LeastLoaded = "least-loaded",
+        Edgeward = "edgeward",
+        /// edgeward with the scenario's performance profile, which every managed pod names.
+        EdgewardProfile = "edgeward-profile",
+        Clairvoyant = "clairvoyant",
+    }
 }
-
-words!(
-    Policy: EdgeOnly = "edge-only",
-    CloudOnly = "cloud-only",
-    LeastLoaded = "least-loaded",
-    Edgeward = "edgeward",
-    EdgewardProfile = "edgeward-profile",
-    Clairvoyant = "clairvoyant"
-);
 
 impl Policy {
     pub fn of(scenario: &Scenario) -> impl Iterator<Item = Policy> {

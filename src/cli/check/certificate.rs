@@ -141,15 +141,13 @@ async fn of_service(
         chain: shown(&address, server).await,
         address,
     });
-    let mut behind = Behind {
-        name: server.clone(),
-        found: shown.buffered(AT_ONCE).collect().await,
-        self_managed: None,
-    };
     let selector = spec.selector.unwrap_or_default();
     let secret = connection.self_managed(namespace, &selector).await;
-    behind.self_managed = facts.read(AREA, secret).flatten();
-    Ok(behind)
+    Ok(Behind {
+        name: server.clone(),
+        found: shown.buffered(AT_ONCE).collect().await,
+        self_managed: facts.read(AREA, secret).flatten(),
+    })
 }
 
 /// Checks whether the API server would trust the server of each webhook.

@@ -172,11 +172,7 @@ impl<'run> Fixture<'run> {
 
     /// Starts edgeward with this view of the fleet and waits until it is ready.
     pub fn edgeward(&self, fleet: &Value) -> Result<Edgeward<'run>> {
-        self.edgeward_with(fleet, &json!({}))
-    }
-
-    pub fn edgeward_with(&self, fleet: &Value, config: &Value) -> Result<Edgeward<'run>> {
-        Edgeward::start(self.program(), &self.dir, fleet, config)
+        Edgeward::start(self.program(), &self.dir, fleet, &json!({}))
     }
 
     /// Starts edgeward with the configuration in this ConfigMap of the test's namespace. Waits until it serves, ready or not.

@@ -236,18 +236,13 @@ pub fn tail(log: &Path) -> String {
 pub fn free_addresses<const N: usize>() -> Result<[SocketAddr; N]> {
     const FIRST: u16 = 12_000;
     const NUMBER: u16 = 20_000;
-    static NEXT: OnceLock<AtomicU16> = OnceLock::new();
-    let next = NEXT.get_or_init(|| AtomicU16::new(fastrand::u16(..)));
+    static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new(fastrand::u16(..)));
     // All listeners stay open until the end, so that no two addresses are equal.
-    let candidates = (0..NUMBER).map(|_| FIRST + next.fetch_add(1, Ordering::Relaxed) % NUMBER);
+    let candidates = (0..NUMBER).map(|_| FIRST + NEXT.fetch_add(1, Ordering::Relaxed) % NUMBER);
     let bound = candidates.filter_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok());
     let listeners: Vec<_> = bound.take(N).collect();
-    let mut addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); N];
-    ensure!(listeners.len() == N, "no port is free");
-    for (address, listener) in addresses.iter_mut().zip(&listeners) {
-        *address = listener.local_addr()?;
-    }
-    Ok(addresses)
+    let addresses: io::Result<Vec<_>> = listeners.iter().map(TcpListener::local_addr).collect();
+    addresses?.try_into().ok().context("no port is free")
 }
 
 /// Whether the kernel can kill a child when its parent ends (setpriv from util-linux).

@@ -9,6 +9,7 @@ use tokio::runtime::Runtime;
 
 use crate::control_plane::{ControlPlane, FailureDetection, Shape};
 use crate::prelude::*;
+use crate::wait::TIMEOUT;
 
 pub const NODE: &str = "edge-1";
 
@@ -53,9 +54,9 @@ impl RealNode {
         node.start_runtime(images)?;
         node.start_kubelet()?;
         node.start_proxy()?;
-        let wait = ["wait", "--for=create", "node", NODE, "--timeout=120s"];
+        let wait = ["wait", "--for=create", "node", NODE, TIMEOUT];
         node.kubectl("default").run(&wait, "")?;
-        let wait = ["wait", "--for=condition=Ready", "node", NODE, "--timeout=120s"];
+        let wait = ["wait", "--for=condition=Ready", "node", NODE, TIMEOUT];
         node.kubectl("default").run(&wait, "")?;
         Ok(node)
     }
@@ -111,18 +112,13 @@ impl RealNode {
     }
 
     fn start_proxy(&mut self) -> Result<()> {
-        let mut args = vec![
+        let args = [
             format!("--kubeconfig={}", self.kubeconfig().display()),
             format!("--hostname-override={NODE}"),
+            "--proxy-mode=nftables".to_owned(),
+            "--conntrack-max-per-core=0".to_owned(),
+            "--conntrack-min=0".to_owned(),
         ];
-        args.extend(
-            [
-                "--proxy-mode=nftables",
-                "--conntrack-max-per-core=0",
-                "--conntrack-min=0",
-            ]
-            .map(str::to_owned),
-        );
         self.start_program("kube-proxy", &self.plane.binary("kube-proxy"), &args)
     }
 

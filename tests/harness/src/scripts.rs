@@ -43,8 +43,17 @@ pub fn run<T: Send + Sync + 'static>(
             return ExitCode::FAILURE;
         }
     };
+    libtest_mimic::run(&args, trials(scripts, missing, tools.as_ref())).exit_code()
+}
+
+/// These scripts as tests. Without tools, because of `missing`, they are skipped.
+pub fn trials<T: Send + Sync + 'static>(
+    scripts: &[(&'static str, Script<T>)],
+    missing: &'static str,
+    tools: Option<&Arc<T>>,
+) -> Vec<Trial> {
     let test = |&(name, script): &(&'static str, Script<T>)| {
-        let tools = tools.clone();
+        let tools = tools.cloned();
         Trial::ignorable_test(name, move || {
             let Some(tools) = tools else {
                 return Ok(Completion::ignored_with(missing));
@@ -53,7 +62,7 @@ pub fn run<T: Send + Sync + 'static>(
             Ok(Completion::Completed)
         })
     };
-    libtest_mimic::run(&args, scripts.iter().map(test).collect()).exit_code()
+    scripts.iter().map(test).collect()
 }
 
 /// Runs the test of this name and prints its duration if it was long, which libtest-mimic does not do.

@@ -51,7 +51,7 @@ impl RoomDelta {
         if !Arc::ptr_eq(&old.nodes, &new.nodes) {
             self.compare_nodes(&old.nodes, &new.nodes);
         }
-        self.pods |= !Arc::ptr_eq(&old.labelled, &new.labelled);
+        self.pods |= old.labelled != new.labelled;
         let link = |site: &Site| {
             let fresh = site.link.filter(|link| now.since(link.as_of) <= ttl);
             fresh.map(|link| (link.state, link.rtt.is_some()))
@@ -59,7 +59,8 @@ impl RoomDelta {
         let is_other_link = link(old) != link(new);
         let is_closed_to_others = old.closed != new.closed;
         let mut was_closed = old.closed.iter();
-        let is_opened = was_closed.any(|(namespace, uid, _)| new.closed.get(namespace, uid).is_none());
+        let is_opened =
+            is_closed_to_others && was_closed.any(|(namespace, uid, _)| new.closed.get(namespace, uid).is_none());
         let is_beyond = |one: &FullFrom, site: &Site| !site.full.iter().any(|other| other.bound.covers(&one.bound));
         let has_emptied = old.full.iter().any(|one| is_beyond(one, new));
         let has_filled = new.full.iter().any(|one| is_beyond(one, old));

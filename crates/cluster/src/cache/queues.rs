@@ -56,7 +56,7 @@ impl Closed {
 
     /// The controllers as of now, each with the number of its pods. Cost: the number of these controllers.
     pub(super) fn as_of(&mut self, now: Moment) -> ByNamespace<u64> {
-        while self.lasting.take_ended(now).is_some() {}
+        self.lasting.expire(now);
         let mut closed = self.pods.clone();
         for ([namespace, uid], ()) in self.lasting.iter() {
             closed.entry(namespace, uid).or_insert(0);

@@ -127,13 +127,9 @@ impl SloDefaults {
         if let Some(text) = self.traits.as_ref().filter(|text| Traits::parse(text).is_none()) {
             checks.fault("slo.traits", format_args!("{text:?} is not {}", traits::ALLOWED));
         }
-        let fields = serde_json::to_value(self).unwrap_or_default();
-        let stated = fields
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter(|(_, value)| !value.is_null());
+        let stated = document::without_nulls(serde_json::to_value(self).unwrap_or_default());
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let stated = stated.as_object().into_iter().flatten();
         stated.map(|(name, value)| (name.clone(), text(value))).collect()
     }
 }

@@ -12,37 +12,27 @@ pub trait Agent {
     fn act(&mut self, gym: &Gym) -> usize;
 }
 
-/// A policy that does not learn. All except "random" and "always-spread" reject a request that fits in no cluster.
-/// Among equal clusters, they take the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Baseline {
-    /// Among the clusters with room and a latency of at most the threshold, takes the one with the lowest sum of used
-    /// cores and GiB. The paper's "Resource-Greedy".
-    ResourceGreedy,
-    /// Takes a random cluster with room and a latency of at most the threshold. The paper's "Latency-Greedy", which in
-    /// fact chooses at random.
-    LatencyGreedy,
-    MinCost,
-    MinLatency,
-    /// Takes the cluster with room and the smallest used share, averaged over CPU and memory.
-    MinUtilisation,
-    AlwaysSpread,
-    Random,
-    /// Takes the cluster with room that could hold the request most often, averaged over CPU and memory. Karmada
-    /// estimates the same way.
-    Karmada,
+words! {
+    /// A policy that does not learn. All except "random" and "always-spread" reject a request that fits in no cluster.
+    /// Among equal clusters, they take the first.
+    pub enum Baseline {
+        /// Among the clusters with room and a latency of at most the threshold, takes the one with the lowest sum of used
+        /// cores and GiB. The paper's "Resource-Greedy".
+        ResourceGreedy = "resource-greedy",
+        /// Takes a random cluster with room and a latency of at most the threshold. The paper's "Latency-Greedy", which in
+        /// fact chooses at random.
+        LatencyGreedy = "latency-greedy",
+        MinCost = "min-cost",
+        MinLatency = "min-latency",
+        /// Takes the cluster with room and the smallest used share, averaged over CPU and memory.
+        MinUtilisation = "min-utilisation",
+        AlwaysSpread = "always-spread",
+        Random = "random",
+        /// Takes the cluster with room that could hold the request most often, averaged over CPU and memory. Karmada
+        /// estimates the same way.
+        Karmada = "karmada",
+    }
 }
-
-words!(
-    Baseline: ResourceGreedy = "resource-greedy",
-    LatencyGreedy = "latency-greedy",
-    MinCost = "min-cost",
-    MinLatency = "min-latency",
-    MinUtilisation = "min-utilisation",
-    AlwaysSpread = "always-spread",
-    Random = "random",
-    Karmada = "karmada"
-);
 
 impl Baseline {
     /// Returns the agent. Its draws depend on the seed only; only "random" and "latency-greedy" draw.
@@ -132,16 +122,15 @@ fn least(gym: &Gym, value: impl Fn(usize) -> Option<f64>) -> usize {
     best.0
 }
 
-/// Number of resets before an episode. The published tests differ in it, and therefore in their draws.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
-    OneReset,
-    /// One reset before the first episode and two between episodes, as in the published test of trained policies.
-    /// There, the vector environment resets at the end of an episode, and the test resets again.
-    TwoResets,
+words! {
+    /// Number of resets before an episode. The published tests differ in it, and therefore in their draws.
+    pub enum Protocol {
+        OneReset = "one-reset",
+        /// One reset before the first episode and two between episodes, as in the published test of trained policies.
+        /// There, the vector environment resets at the end of an episode, and the test resets again.
+        TwoResets = "two-resets",
+    }
 }
-
-words!(Protocol: OneReset = "one-reset", TwoResets = "two-resets");
 
 pub fn play(gym: &mut Gym, agent: &mut dyn Agent, protocol: Protocol, episodes: usize) -> Vec<Episode> {
     let mut played = Vec::with_capacity(episodes);

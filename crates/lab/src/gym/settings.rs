@@ -126,24 +126,18 @@ impl Default for Settings {
     }
 }
 
+/// Declares an enum as `edgeward_kube::words!` does, which also displays and parses its words.
 macro_rules! words {
-    ($name:ident: $($value:ident = $word:literal),+) => {
+    ($(#[$meta:meta])* pub enum $name:ident $values:tt) => {
+        edgeward_kube::words! { $(#[$meta])* pub enum $name $values }
+
         impl $name {
-            pub const ALL: [$name; [$($word),+].len()] = [$($name::$value),+];
-
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $($name::$value => $word),+
-                }
-            }
-
             /// Returns the value with this name.
             ///
             /// # Errors
             /// The name is unknown. The message lists the known names.
             pub fn parse(word: &str) -> Result<Self, String> {
-                let known = Self::ALL.into_iter().find(|value| value.as_str() == word);
-                known.ok_or_else(|| format!("is not one of {}", Self::ALL.map(Self::as_str).join(", ")))
+                Self::of_word(word).ok_or_else(|| format!("is not one of {}", Self::WORDS.join(", ")))
             }
         }
 
@@ -155,42 +149,39 @@ macro_rules! words {
     };
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Requests run until the next one arrives, as in the published code. At most one runs at a time.
-    Instant,
-    Stay,
+words! {
+    pub enum Mode {
+        /// Requests run until the next one arrives, as in the published code. At most one runs at a time.
+        Instant = "instant",
+        Stay = "stay",
+    }
 }
 
-words!(Mode: Instant = "instant", Stay = "stay");
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Observation {
-    /// The previous request, after its placement and before departures, as in the published code. Only the mask is
-    /// about the pending request. After a reset, the observation is about the pending request as well.
-    Stale,
-    /// The pending request, and the clusters at that time.
-    Fresh,
+words! {
+    pub enum Observation {
+        /// The previous request, after its placement and before departures, as in the published code. Only the mask is
+        /// about the pending request. After a reset, the observation is about the pending request as well.
+        Stale = "stale",
+        /// The pending request, and the clusters at that time.
+        Fresh = "fresh",
+    }
 }
 
-words!(Observation: Stale = "stale", Fresh = "fresh");
-
-/// The reward of a step. A request that is not accepted gives -1, or the maximum if no cluster had room for all its
-/// replicas.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RewardKind {
-    /// 1 if the latency is below the request's threshold, else -1.
-    Latency,
-    /// 16 minus the cost. The maximum is 15.
-    Cost,
-    /// Always 1.
-    Naive,
-    /// -1 if any cluster is used by more than 75 %, else 1.
-    Risk,
-    Binpack,
+words! {
+    /// The reward of a step. A request that is not accepted gives -1, or the maximum if no cluster had room for all its
+    /// replicas.
+    pub enum RewardKind {
+        /// 1 if the latency is below the request's threshold, else -1.
+        Latency = "latency",
+        /// 16 minus the cost. The maximum is 15.
+        Cost = "cost",
+        /// Always 1.
+        Naive = "naive",
+        /// -1 if any cluster is used by more than 75 %, else 1.
+        Risk = "risk",
+        Binpack = "binpack",
+    }
 }
-
-words!(RewardKind: Latency = "latency", Cost = "cost", Naive = "naive", Risk = "risk", Binpack = "binpack");
 
 pub(crate) use words;
 

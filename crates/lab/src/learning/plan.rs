@@ -9,22 +9,15 @@ use super::network::Shape;
 use super::optimiser::Method;
 use crate::gym::{Settings, words};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Algorithm {
-    DeepsetsPpo,
-    DeepsetsDqn,
-    /// Proximal policy optimisation of flat networks, with the default hyper-parameters of stable-baselines3.
-    MlpMaskablePpo,
-    MlpA2c,
+words! {
+    pub enum Algorithm {
+        DeepsetsPpo = "deepsets-ppo",
+        DeepsetsDqn = "deepsets-dqn",
+        /// Proximal policy optimisation of flat networks, with the default hyper-parameters of stable-baselines3.
+        MlpMaskablePpo = "mlp-maskable-ppo",
+        MlpA2c = "mlp-a2c",
+    }
 }
-
-words!(
-    Algorithm: DeepsetsPpo = "deepsets-ppo",
-    DeepsetsDqn = "deepsets-dqn",
-    MlpMaskablePpo = "mlp-maskable-ppo",
-    MlpA2c = "mlp-a2c"
-);
 
 impl Algorithm {
     /// Returns the number of steps, of all environments together, that the paper trains it for.

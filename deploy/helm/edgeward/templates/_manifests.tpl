@@ -140,8 +140,7 @@ the file of its rights, its arguments.
 {{- $root := index . 0 -}}
 {{- $name := index . 1 -}}
 {{- $hook := index . 2 -}}
-{{- $rules := $root.Files.Get (index . 3) | replace "edgeward-config" (include "edgeward.config-map" $root) -}}
-{{- $rules = $rules | fromYaml -}}
+{{- $rules := $root.Files.Get (index . 3) | replace "edgeward-config" (include "edgeward.config-map" $root) | fromYaml -}}
 {{- $args := index . 4 -}}
 {{- $group := "rbac.authorization.k8s.io" -}}
 {{- $subjects := list (dict "kind" "ServiceAccount" "name" $name "namespace" $root.Release.Namespace) -}}

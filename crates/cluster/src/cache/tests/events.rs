@@ -10,6 +10,7 @@ use crate::cache::entry::{PodEntry, Unbound};
 use crate::cache::tests::{Fixture, edge_node, of, pod, unschedulable, with};
 use crate::pod_record::Phase;
 use edgeward_decision::model::remote_room::{Bound, Start};
+use edgeward_kube::node::Share;
 use edgeward_kube::resources::Amounts;
 
 /// An event that a watch may deliver. Nodes and pods are named by their index.
@@ -116,6 +117,10 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+fn cpu_of<K>(shares: &[(K, Share)]) -> i64 {
+    shares.iter().map(|(_, share)| share.amounts.cpu.0).sum()
+}
+
 impl Fixture {
     fn happen(&mut self, event: &Event, seen: &mut BTreeMap<usize, Value>) {
         match event {
@@ -171,20 +176,8 @@ impl Fixture {
             );
             let headroom = charging().filter(|pod| pod.slo.is_none());
             let headroom: i64 = headroom.map(|pod| pod.request.cpu.0).sum();
-            let part: i64 = node
-                .charges
-                .placeholders
-                .iter()
-                .map(|(_, share)| share.amounts.cpu.0)
-                .sum();
-            assert_eq!(part, headroom);
-            let part: i64 = node
-                .charges
-                .by_priority
-                .iter()
-                .map(|(_, share)| share.amounts.cpu.0)
-                .sum();
-            assert_eq!(part, cpu);
+            assert_eq!(cpu_of(&node.charges.placeholders), headroom);
+            assert_eq!(cpu_of(&node.charges.by_priority), cpu);
             assert!(cache.nodes.by_id[&node.id].known);
         }
         let are_anywhere = cache.nodes.by_id.values();

@@ -61,7 +61,7 @@ impl AssumedVolumes {
 
     /// Drops entries that have expired, and returns whether there were any.
     pub(super) fn expire(&mut self, now: Moment) -> bool {
-        std::iter::from_fn(|| self.0.take_ended(now)).count() > 0
+        self.0.expire(now)
     }
 
     /// When the next entry expires.
