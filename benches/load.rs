@@ -15,14 +15,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use edgeward::admission::review::Reviewer;
-use edgeward::admission::{Answer, Responder};
-use edgeward::instruments::logs::LogLimit;
-use edgeward::instruments::metrics::Metrics;
-use edgeward::platform::clock::Clock;
-use edgeward::serve;
-use edgeward::serve::{Readiness, ServeOptions, Server};
-use edgeward::tls;
+use edgeward::testkit::{
+    Answer, Clock, LogLimit, Metrics, Readiness, Responder, Reviewer, ServeOptions, Server, Service, Source,
+    install_crypto_provider, tokio_runtime,
+};
 use edgeward_cluster::cache::{Cache, Kind};
 use edgeward_cluster::engine::SharedState;
 use edgeward_decision::config::Config;
@@ -62,8 +58,8 @@ impl Answer for Constant {
 }
 
 fn main() {
-    tls::install_crypto_provider();
-    serve::tokio_runtime().unwrap().block_on(measure());
+    install_crypto_provider();
+    tokio_runtime().unwrap().block_on(measure());
 }
 
 async fn measure() {
@@ -137,8 +133,8 @@ async fn start<A: Answer>(answer: A, clock: Clock, metrics: &Arc<Metrics>) -> Se
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         health_listen: (Ipv4Addr::LOCALHOST, 0).into(),
         client_ca: None,
-        tls: tls::Source::SelfSigned {
-            service: tls::Service {
+        tls: Source::SelfSigned {
+            service: Service {
                 name: "edgeward".into(),
                 namespace: "edgeward-system".into(),
             },

@@ -2,16 +2,14 @@
 //!
 //! [`server`] is the HTTP and TLS around the synchronous [`Answer`]; [`review`] is the answer itself.
 
-mod body;
+pub mod body;
 mod clients;
 mod connections;
 mod deadline;
 pub mod review;
 pub mod server;
 
-pub use body::{BODIES_LIMIT, BODY_LIMIT, ORDINARY_BODY};
-pub(crate) use connections::{ADMISSION, HEALTH, serve};
-pub use connections::{AGE_LIMIT, Connections, HEAD_LIMIT, IDLE_TIMEOUT};
+pub(crate) use connections::{ADMISSION, Connections, HEALTH, serve};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -8,5 +8,5 @@ mod view;
 
 pub use connection::Connection;
 pub use dry_run::Answer;
-pub use objects::{Liqo, config_map, events, policies};
+pub use objects::{config_map, events, policies};
 pub use view::{View, view};

@@ -1,5 +1,5 @@
 //! The `edgeward` command.
 
 fn main() -> std::process::ExitCode {
-    edgeward::cli::main()
+    edgeward::main()
 }

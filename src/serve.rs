@@ -70,6 +70,7 @@ pub struct ServeOptions<A> {
 }
 
 /// A running server. [`Server::shutdown`] ends it; dropping it stops the listeners and the background tasks.
+#[cfg_attr(not(feature = "testkit"), expect(dead_code, reason = "tests read addresses and CA"))]
 pub struct Server {
     /// The bound address for reviews.
     pub admission: SocketAddr,
@@ -146,16 +147,12 @@ impl Server {
 
     /// Stops in the order that a pod needs. The server turns unready at once. During the delay it still serves new
     /// connections, and every answer says `Connection: close`. Then each connection closes after its current answer,
-    /// and graceful tasks finish, within [`DRAIN_LIMIT`]. Finally everything stops.
+    /// and graceful tasks finish, within [`DRAIN_LIMIT`]. Finally everything stops. The delay also ends when `hurry`
+    /// resolves.
     ///
     /// # Errors
     /// A background task failed meanwhile. The server is stopped all the same.
-    pub async fn shutdown(self) -> anyhow::Result<()> {
-        self.shutdown_unless_hurried(std::future::pending::<()>()).await
-    }
-
-    /// Works as [`Server::shutdown`], but the delay also ends when `hurry` resolves.
-    async fn shutdown_unless_hurried(mut self, hurry: impl Future) -> anyhow::Result<()> {
+    pub async fn shutdown(mut self, hurry: impl Future) -> anyhow::Result<()> {
         self.readiness.drain();
         let delay = self.shutdown_delay;
         tracing::info!(delay_ms = delay.as_millis(), "draining: not ready, still serving");
@@ -215,7 +212,7 @@ pub async fn serve<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<()> {
         }
     };
     match failure {
-        None => server.shutdown_unless_hurried(asked_to_stop(&mut signals)).await,
+        None => server.shutdown(asked_to_stop(&mut signals)).await,
         Some(failure) => {
             tracing::error!(error = format!("{failure:#}"), "stopping");
             server.drain().await?;

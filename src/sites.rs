@@ -96,10 +96,8 @@ impl Sites {
         let specs = objects
             .iter()
             .map(|((_, name), (_, spec))| (name.clone(), spec.clone()));
-        let read = match objects.is_empty() {
-            true => Ok(None),
-            false => sites::of_objects(&specs.collect()).map(Some),
-        };
+        let read = || sites::of_objects(&specs.collect());
+        let read = (!objects.is_empty()).then(read).transpose();
         let faults = read.map(|read| *definitions = read).err();
         let seen = objects.iter().map(|((_, name), (generation, _))| {
             let seen = SeenSite {

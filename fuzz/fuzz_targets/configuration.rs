@@ -1,7 +1,7 @@
 //! A configuration is parsed, or its faults are named.
 #![no_main]
 
-use edgeward::platform::yaml;
+use edgeward::testkit::yaml;
 use edgeward_decision::config::{Config, map};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {

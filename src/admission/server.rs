@@ -66,12 +66,12 @@ struct Endpoint<A> {
 /// | a body that is not an AdmissionReview | 400 with the reason |
 /// | another path or another method | 404, 405 |
 /// | the body does not arrive before the deadline | 408 |
-/// | the body is larger than [`BODY_LIMIT`](crate::admission::BODY_LIMIT) | 413 |
-/// | a body above [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) would exceed [`BODIES_LIMIT`](crate::admission::BODIES_LIMIT) | 503 |
+/// | the body is larger than [`BODY_LIMIT`](crate::admission::body::BODY_LIMIT) | 413 |
+/// | a body above [`ORDINARY_BODY`](crate::admission::body::ORDINARY_BODY) would exceed [`BODIES_LIMIT`](crate::admission::body::BODIES_LIMIT) | 503 |
 ///
 /// A review is answered "allowed, no patch" if it panics, if it is not decided within its `timeout`, or if edgeward is
 /// not ready. At most [`REVIEWS_AT_A_TIME`] are decided concurrently; a review that exceeds its `timeout` keeps its
-/// slot until it ends. Bodies above [`ORDINARY_BODY`](crate::admission::ORDINARY_BODY) are decided one at a time,
+/// slot until it ends. Bodies above [`ORDINARY_BODY`](crate::admission::body::ORDINARY_BODY) are decided one at a time,
 /// because their parsed form takes memory. While draining, every answer carries `Connection: close`, so that the
 /// client's next request goes to another replica.
 ///

@@ -89,10 +89,11 @@ struct Facts {
 type Judge = fn(&Facts) -> Vec<Finding>;
 
 /// Checks that run with any configuration.
-const OF_INSTALLATION: [Judge; 8] = [
+const OF_INSTALLATION: [Judge; 9] = [
     |facts| vec![Finding::ok("versions", &facts.version)],
     configuration,
     custom_resources::judge,
+    custom_resources::unread,
     |facts| facts.rights.clone(),
     leader::judge,
     webhook::registration,
@@ -158,10 +159,7 @@ impl Check {
             ),
             found: self.installed.read(connection).await?,
             is_installed: match user.account() {
-                Some((namespace, name)) => {
-                    let found = connection.get::<ServiceAccount>(namespace, name).await;
-                    !matches!(found, Ok(None))
-                }
+                Some((namespace, name)) => !matches!(connection.get::<ServiceAccount>(namespace, name).await, Ok(None)),
                 None => true,
             },
             home,

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use edgeward::config::read;
+use edgeward::testkit::read_settings;
 use edgeward_decision::config::Config;
 use edgeward_harness::chart;
 use edgeward_harness::documentation::documented;
@@ -89,7 +89,7 @@ impl Tools {
     fn config(&self, map: &Value) -> Result<Config> {
         let file = tempfile::NamedTempFile::with_suffix_in(".yaml", &self.dir)?;
         fs::write(&file, map.to_string())?;
-        read(file.path())
+        read_settings(file.path())
     }
 }
 

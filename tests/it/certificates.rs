@@ -1,13 +1,12 @@
 //! Certificates in a Secret, and client certificates.
 
-use edgeward::instruments::metrics::Metrics;
-use edgeward::serve::{ServeOptions, Server};
-use edgeward::tls::{Authority, Contents, Service, Source, stored};
+use edgeward::testkit::{Authority, Contents, Metrics, ServeOptions, Server, Service, Source, stored};
 use edgeward_harness::pki;
 use edgeward_harness::prelude::*;
 use jiff::{SignedDuration, Timestamp};
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
+use std::future::pending;
 use tokio::sync::watch;
 
 use crate::client::{Client, eventually, get};
@@ -142,7 +141,7 @@ async fn missing_certificate_is_awaited_and_bad_one_keeps_last() {
     })
     .await;
     assert_eq!(shared.readiness().await.0, 200);
-    shared.server.shutdown().await.expect("stopped");
+    shared.server.shutdown(pending::<()>()).await.expect("stopped");
 }
 
 /// A server that requires client certificates of an authority, which it reads from a file.
@@ -203,7 +202,7 @@ async fn client_ca_refuses_other_clients_and_follows_file() {
     eventually("loaded", async || metrics.encode().contains(&of("loaded"))).await;
     assert!(as_client(&other).post().await.is_ok());
     assert!(as_client(&ours).post().await.is_err());
-    server.shutdown().await.expect("stopped");
+    server.shutdown(pending::<()>()).await.expect("stopped");
 }
 
 #[tokio::test]

@@ -426,7 +426,7 @@ fn commands(command: &clap::Command, words: &[String]) -> Vec<Vec<String>> {
 }
 
 fn every_command() -> Vec<Vec<String>> {
-    commands(&edgeward::cli::Cli::command(), &[])
+    commands(&edgeward::testkit::Cli::command(), &[])
 }
 
 #[test]

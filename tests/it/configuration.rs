@@ -1,6 +1,6 @@
 //! The configuration as a ConfigMap of the original format, and as a mounted file that changes under a running server.
 
-use edgeward::config::read;
+use edgeward::testkit::read_settings;
 use edgeward_decision::config::Config;
 use edgeward_decision::model::endpoint::Endpoint;
 use edgeward_harness::prelude::*;
@@ -17,7 +17,7 @@ fn first_design_config_map_is_still_read() {
     let endpoint = Endpoint::parse("https://cloud.example.com:6443").unwrap();
     Arc::make_mut(cloud).probes.push(endpoint);
     // The values are the defaults, which the tests of `config::map` tell apart.
-    assert_eq!(read(&path).unwrap(), expected);
+    assert_eq!(read_settings(&path).unwrap(), expected);
 }
 
 /// A pod with an invalid SLO. The configuration says whether it is refused.

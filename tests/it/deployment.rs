@@ -1,7 +1,6 @@
 //! The manifests that run edgeward match each other and the program.
 
-use edgeward::config::read;
-use edgeward::serve::{DEFAULT_SHUTDOWN_DELAY, DRAIN_LIMIT};
+use edgeward::testkit::{DEFAULT_SHUTDOWN_DELAY, DRAIN_LIMIT, read_settings};
 use edgeward_decision::config::Config;
 use edgeward_decision::keys::Keys;
 use edgeward_harness::edgeward::IMAGE_ENVIRONMENT;
@@ -40,7 +39,7 @@ fn base_config_map_states_all_defaults() {
     for (key, value) in flat.clone().into_iter().chain([("config.yaml", &*document)]) {
         fs::write(map.path().join(key), value).unwrap();
     }
-    assert_eq!(read(map.path()).unwrap(), Config::default());
+    assert_eq!(read_settings(map.path()).unwrap(), Config::default());
     let spelled: Value = serde_saphyr::from_str(&document).unwrap();
     let spelled: BTreeSet<_> = spelled.as_object().unwrap().keys().map(String::as_str).collect();
     for setting in Config::schema()["properties"].as_object().unwrap().keys() {

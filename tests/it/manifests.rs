@@ -1,6 +1,6 @@
 //! The manifests match the code.
 
-use edgeward::admission::server;
+use edgeward::testkit::PATH;
 use edgeward_decision::keys::Keys;
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ fn webhook_entries_differ_only_in_matching() {
 fn webhook_entry_matches_server_path_and_pod_creates() {
     let webhook = webhook();
     let service = &webhook["clientConfig"]["service"];
-    assert_eq!(service["path"], server::PATH);
+    assert_eq!(service["path"], PATH);
     assert_eq!(service["port"], 443);
     assert_eq!(
         webhook["rules"],

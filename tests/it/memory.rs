@@ -1,6 +1,6 @@
 //! Memory limits of the program, for any input.
 
-use edgeward::admission::{BODY_LIMIT, ORDINARY_BODY};
+use edgeward::testkit::{BODY_LIMIT, ORDINARY_BODY};
 use edgeward_harness::hostile_bodies::pressure::{Limits, MOST_KIB, press};
 use edgeward_harness::process::memory_kib;
 

@@ -1,17 +1,14 @@
 //! A running server from a client's point of view.
 
+use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use edgeward::admission::server::REVIEWS_AT_A_TIME;
-use edgeward::admission::{Answer, Responder};
-use edgeward::instruments::metrics::Metrics;
-use edgeward::platform::clock::Clock;
-use edgeward::serve;
-use edgeward::serve::{Readiness, ServeOptions, Server, Task};
-use edgeward::tls::{Service, Source};
+use edgeward::testkit::{
+    Answer, Clock, Metrics, REVIEWS_AT_A_TIME, Readiness, Responder, ServeOptions, Server, Service, Source, Task, serve,
+};
 use edgeward_decision::placement::verdict::Reason;
 use edgeward_harness::pki::Authority;
 use edgeward_harness::volume::Volume;
@@ -140,7 +137,7 @@ async fn only_http_1_1_is_negotiated() {
         .all(|line| page.contains(line))
     })
     .await;
-    server.shutdown().await.expect("stopped");
+    server.shutdown(pending::<()>()).await.expect("stopped");
 }
 
 #[tokio::test]
@@ -163,7 +160,7 @@ async fn full_certificate_chain_is_served() {
         .expect("the chain leads to the root");
     assert_eq!(connection.chain().len(), 2);
     assert_eq!(connection.chain()[0], der(&leaf.certificate));
-    server.shutdown().await.expect("stopped");
+    server.shutdown(pending::<()>()).await.expect("stopped");
 }
 
 #[tokio::test]
@@ -225,12 +222,9 @@ async fn missing_fleet_file_is_unready_and_gives_no_opinion() {
     assert_eq!(client.post().await.expect("answered").body, "reviewed");
 
     let page = get(server.health, "/metrics").await.expect("answered");
-    assert_eq!(
-        page.header("content-type"),
-        Some(edgeward::instruments::metrics::CONTENT_TYPE)
-    );
+    assert_eq!(page.header("content-type"), Some(edgeward::testkit::CONTENT_TYPE));
     assert!(page.body.contains("edgeward_ready 1\n"), "{}", page.body);
-    server.shutdown().await.expect("stopped");
+    server.shutdown(pending::<()>()).await.expect("stopped");
 }
 
 /// A reviewer that holds reviews with a `long` body until the test releases it.
@@ -295,7 +289,7 @@ async fn long_reviews_do_not_block_health_or_deadlines() {
         short().await.expect("answered").body == "reviewed"
     })
     .await;
-    server.shutdown().await.expect("stopped");
+    server.shutdown(pending::<()>()).await.expect("stopped");
 }
 
 #[tokio::test]
@@ -312,7 +306,7 @@ async fn ended_task_stops_server_with_task_name() {
             tasks: vec![Task::new("fleet file", future)],
             ..options(self_signed())
         };
-        let error = format!("{:#}", serve::serve(options).await.expect_err("failed"));
+        let error = format!("{:#}", serve(options).await.expect_err("failed"));
         assert_eq!(error, format!("background task `fleet file` {expected}"));
     }
 }

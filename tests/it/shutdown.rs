@@ -1,10 +1,10 @@
 //! Shutdown of the real program.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use edgeward::serve;
-use edgeward::serve::{ServeOptions, Server, Task};
+use edgeward::testkit::{ServeOptions, Server, Task, serve};
 
 use crate::client::{eventually, get};
 use crate::process::Process;
@@ -67,7 +67,7 @@ async fn shutdown_waits_for_graceful_task() {
         left.store(true, Ordering::Relaxed);
     })];
     let server = Server::start(options).await.expect("started");
-    server.shutdown().await.expect("stopped");
+    server.shutdown(pending::<()>()).await.expect("stopped");
     assert!(has_left.load(Ordering::Relaxed));
 }
 
@@ -77,6 +77,6 @@ async fn graceful_task_that_ends_early_stops_server() {
         tasks: vec![Task::graceful("Lease", async {})],
         ..options(self_signed())
     };
-    let error = serve::serve(options).await.expect_err("failed");
+    let error = serve(options).await.expect_err("failed");
     assert_eq!(error.to_string(), "background task `Lease` ended");
 }

@@ -1,10 +1,9 @@
 //! A certificate that changes under a running server.
 
+use std::future::pending;
 use std::sync::Arc;
 
-use edgeward::instruments::metrics::Metrics;
-use edgeward::serve::Server;
-use edgeward::tls::Source;
+use edgeward::testkit::{Metrics, Server, Source};
 use edgeward_harness::pki::Authority;
 use edgeward_harness::volume::Volume;
 
@@ -73,7 +72,7 @@ async fn renewed_pair_is_served_and_open_connections_stay() {
     running
         .counted("edgeward_tls_certificate_not_after_seconds 32566752000\n")
         .await;
-    running.server.shutdown().await.expect("stopped");
+    running.server.shutdown(pending::<()>()).await.expect("stopped");
 }
 
 #[tokio::test]
@@ -105,7 +104,7 @@ async fn bad_pair_is_refused_and_next_good_pair_served() {
         running.served().await == der(&good.certificate)
     })
     .await;
-    running.server.shutdown().await.expect("stopped");
+    running.server.shutdown(pending::<()>()).await.expect("stopped");
 }
 
 #[tokio::test]
@@ -117,5 +116,5 @@ async fn vanished_files_keep_certificate() {
         .counted("edgeward_tls_reloads_total{of=\"certificate\",result=\"unreadable\"} 1\n")
         .await;
     assert_eq!(running.served().await, first);
-    running.server.shutdown().await.expect("stopped");
+    running.server.shutdown(pending::<()>()).await.expect("stopped");
 }

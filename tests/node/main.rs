@@ -69,7 +69,7 @@ fn tools() -> Result<Vec<(&'static str, PathBuf)>> {
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode> {
-    edgeward::tls::install_crypto_provider();
+    edgeward::testkit::install_crypto_provider();
     let runtime = tokio::runtime::Runtime::new()?;
     let image = env::var_os(IMAGE).context(IMAGE)?;
     let node = timed("start of the node", || RealNode::start(&runtime, &[image.into()]))?;

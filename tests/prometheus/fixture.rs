@@ -1,10 +1,7 @@
 //! One Prometheus server with its exporter, and clients.
 
 use anyhow::anyhow;
-use edgeward::instruments::metrics::Metrics;
-use edgeward::observer::Changes;
-use edgeward::platform::clock::Clock;
-use edgeward::prometheus::{self, Outcome};
+use edgeward::testkit::{Changes, Clock, Metrics, Outcome, ask_by};
 use edgeward_cluster::engine::Change;
 use edgeward_cluster::telemetry::Telemetry;
 use edgeward_decision::config::{Config, Input, Prometheus};
@@ -61,7 +58,7 @@ impl Fixture {
                     }
                 }
             };
-            tokio::join!(received, prometheus::ask_by(&config, clock, &counted, &changes));
+            tokio::join!(received, ask_by(&config, clock, &counted, &changes));
         };
         Ok(Asker {
             telemetry,

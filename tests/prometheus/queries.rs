@@ -1,7 +1,6 @@
 //! Queries from edgeward to a real Prometheus server.
 
-use edgeward::platform::yaml;
-use edgeward::prometheus::Outcome;
+use edgeward::testkit::{Outcome, yaml};
 use edgeward_cluster::telemetry::Telemetry;
 use edgeward_decision::config::{Config, Input};
 use edgeward_decision::model::link::LinkState;

@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         }
     }
 
-    edgeward::tls::install_crypto_provider();
+    edgeward::testkit::install_crypto_provider();
     let tests = SCRIPTS
         .iter()
         .map(|&(name, script)| test(name, script, inside))

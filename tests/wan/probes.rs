@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use edgeward::instruments::metrics::Metrics;
-use edgeward::platform::clock::Clock;
-use edgeward::wan::Probers;
+use edgeward::testkit::{Clock, Metrics, Probers};
 use edgeward_cluster::wan::Links;
 use edgeward_decision::config::Probing;
 use edgeward_decision::model::endpoint::Endpoint;

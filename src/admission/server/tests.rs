@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::admission::{BODIES_LIMIT, BODY_LIMIT, ORDINARY_BODY};
+use crate::admission::body::{BODIES_LIMIT, BODY_LIMIT, ORDINARY_BODY};
 use crate::platform::clock::Clock;
 
 /// An answer whose text names the method that was called. `review` first runs the test's closure.

@@ -35,7 +35,7 @@ pub(super) async fn ask(connection: &Connection) -> anyhow::Result<CustomResourc
     Ok(CustomResources { missing, policies })
 }
 
-/// Checks definitions, policies and Sites.
+/// Checks definitions and policies.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let Some(custom) = &facts.custom else {
         return vec![];
@@ -66,16 +66,21 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         let fix = format!("kubectl label --overwrite namespace {namespace} {managed}=true {policies}=true");
         Finding::warning(AREA, text).fix(fix)
     }));
-    for error in facts.view.iter().flat_map(|view| &view.unread) {
-        match error.downcast_ref::<Faults>() {
-            Some(faults) => findings.extend(faults.0.iter().map(|fault| {
-                let text = format!("no Site is in use: {fault}");
-                Finding::fault(AREA, text).fix("kubectl edit sites.edgeward.io")
-            })),
-            None => findings.push(Finding::unknown(AREA, error)),
-        }
-    }
     findings
+}
+
+/// What could not be read, with the faults of Sites.
+pub(super) fn unread(facts: &Facts) -> Vec<Finding> {
+    let unread = facts.view.iter().flat_map(|view| &view.unread);
+    let findings = unread.flat_map(|error| match error.downcast_ref::<Faults>() {
+        Some(Faults(faults)) => {
+            let text = |fault| format!("no Site is in use: {fault}");
+            let finding = |fault| Finding::fault(AREA, text(fault)).fix("kubectl edit sites.edgeward.io");
+            faults.iter().map(finding).collect()
+        }
+        None => vec![Finding::unknown(AREA, error)],
+    });
+    findings.collect()
 }
 
 /// Checks that all definitions are installed, or none.

@@ -1,6 +1,6 @@
 //! Request bodies that need as much memory as possible when they are parsed.
 
-use edgeward::admission::{BODY_LIMIT, ORDINARY_BODY};
+use edgeward::testkit::{BODY_LIMIT, ORDINARY_BODY};
 use edgeward_harness::hostile_bodies::pressure::{Limits, MOST_KIB, press};
 use edgeward_harness::prelude::*;
 use edgeward_harness::tables::Table;
