@@ -7,13 +7,13 @@ use arbitrary::{Arbitrary, Unstructured};
 use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use edgeward::testkit::{Clock, LogLimit, Metrics, Responder, Reviewer, yaml};
+use edgeward::testkit::{Answer as _, Clock, LogLimit, Metrics, Responder, Reviewer, yaml};
 use edgeward_cluster::engine::SharedState;
 use edgeward_decision::config::Config;
+use edgeward_decision::fleet_file;
 use edgeward_decision::model::snapshot::Snapshot;
-use edgeward_decision::testkit;
 use edgeward_fuzz::Pod;
-use edgeward_kube::units::Micros;
+use edgeward_kube::units::Moment;
 use json_patch::{Patch, PatchOperation};
 use serde_json::{Value, json};
 
@@ -24,9 +24,12 @@ static FLEETS: LazyLock<[Arc<Snapshot>; 3]> = LazyLock::new(|| {
         include_str!("../../examples/fleet-overloaded.yaml"),
         include_str!("../../tests/golden/several-clouds/fleet.yaml"),
     ];
-    // More than any run takes, so that the snapshots do not go stale.
-    let age = Micros::from_secs(1_000_000);
-    fleets.map(|text| Arc::new(testkit::snapshot(&yaml::parse_one(text, "fleet").unwrap()).younger(age)))
+    // Later than any run ends, so that the snapshots do not go stale.
+    let taken = Moment(1_000_000_000_000);
+    fleets.map(|text| {
+        let fleet = yaml::parse_one(text, "fleet").unwrap();
+        Arc::new(fleet_file::read(&fleet, &Config::default(), taken).unwrap())
+    })
 });
 static METRICS: LazyLock<Arc<Metrics>> = LazyLock::new(|| Arc::new(Metrics::new()));
 static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::start);

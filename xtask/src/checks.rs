@@ -72,7 +72,8 @@ fn code(report: &mut Report) -> Result<()> {
     report.stage("clippy", || {
         run(cargo(["clippy", "--workspace", "--all-targets", "--locked"]).args(STRICT))?;
         // `--all-targets` leaves out targets with `test = false` or `bench = false`.
-        run(cargo(["clippy", "--workspace", "--test", SOAK, "--bench", CLUSTER, "--locked"]).args(STRICT))
+        run(cargo(["clippy", "--workspace", "--test", SOAK, "--bench", CLUSTER, "--locked"]).args(STRICT))?;
+        run(cargo(["clippy", "--manifest-path", FUZZ, "--all-targets", "--locked"]).args(STRICT))
     })?;
     report.stage("doc", || {
         run(cargo(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
