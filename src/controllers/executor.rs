@@ -6,19 +6,18 @@
 //! shows the result late.
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use edgeward_cluster::engine::{DecisionContext, SharedState};
 use edgeward_cluster::pod_record::GatedPod;
-use edgeward_cluster::queue::{Plan, PlanAction, PlanEntry};
+use edgeward_cluster::queue::{PatchResult, Plan, PlanAction, PlanEntry, Progress};
 use edgeward_decision::config::Config;
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::placement::patch;
 use edgeward_decision::placement::patch::Stamp;
 use edgeward_decision::placement::verdict::Reason;
 use edgeward_decision::pod::Pod;
-use edgeward_kube::units::{Micros, Moment, Now};
+use edgeward_kube::units::Now;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use json_patch::PatchOperation;
@@ -26,26 +25,10 @@ use tokio::sync::{Semaphore, watch};
 
 use super::Context;
 use super::events::PodEvent;
-use super::pod_patch::{self, PatchResult};
+use super::pod_patch;
 use crate::instruments::logs::LogLimit;
 use crate::platform::blocking::blocking;
 use crate::watch::raw::Raw;
-
-/// The most pods that are read or patched concurrently; each may take a few MiB.
-const AT_ONCE: usize = 8;
-
-/// The first and the longest pause before a failed patch is retried.
-const PAUSES: [Micros; 2] = [Micros::from_secs(1), Micros::from_secs(60)];
-
-/// After this many refusals of a placement, an overdue pod loses the gate without a placement; otherwise it would
-/// keep its room for ever. Two kinds of pods are exempt. A pod that waits for an absent site is overdue all the time
-/// and cannot run without its placement. A pod restricted to some sites could run anywhere without it.
-const REFUSALS: u32 = 5;
-
-const NEVER: Moment = Moment(i64::MAX);
-
-/// How long the executor remembers what it did for a pod.
-const MEMORY: Micros = Micros::from_secs(600);
 
 /// Releases gated pods.
 struct Executor {
@@ -53,24 +36,6 @@ struct Executor {
     plans: watch::Receiver<Arc<Plan>>,
     /// Limits the log lines about pods that stay gated.
     log_limit: LogLimit,
-}
-
-/// The last change tried for a version of a pod.
-#[derive(Debug)]
-struct Done {
-    version: Box<str>,
-    at: Moment,
-    /// When to retry; [`NEVER`] while the change is under way, and after it succeeded.
-    retry_at: Moment,
-    pause: Micros,
-    refusals: u32,
-}
-
-/// The last change of each pod, and how many changes are under way.
-#[derive(Debug, Default)]
-struct Progress {
-    done: HashMap<Arc<str>, Done>,
-    under_way: usize,
 }
 
 /// Carries out the newest plan while this replica holds the Lease. Never returns.
@@ -135,11 +100,8 @@ impl Executor {
             }
             Err(outcome) => (UNREAD, outcome),
         };
-        self.context
-            .metrics
-            .gated_pod_changes
-            .at([reason, outcome.as_str()])
-            .inc();
+        let changes = &self.context.metrics.gated_pod_changes;
+        changes.at([reason, outcome.as_str()]).inc();
         (entry, Some(outcome))
     }
 
@@ -165,7 +127,7 @@ impl Executor {
 
     fn log(&self, entry: &PlanEntry, reason: &str, site: Option<String>) {
         // A user who edits the annotation makes us write it again, so these lines are limited.
-        let held_back = match is_update(entry) {
+        let held_back = match entry.is_update() {
             true => self.log_limit.due("goes on waiting"),
             false => Some(0),
         };
@@ -185,81 +147,6 @@ impl Executor {
             let event = PodEvent::release_refused(pod, error, keys, self.context.clock.wall());
             self.context.events.record(event);
         }
-    }
-}
-
-impl Progress {
-    /// Returns the next entries, within the limit on concurrent changes, and the moment of the next retry. Updates of
-    /// pods that stay gated begin after all releases.
-    fn begin(&mut self, plan: &Plan, config: &Config, now: Moment) -> (Vec<PlanEntry>, Moment) {
-        self.done.retain(|_, done| done.at.after(MEMORY) > now);
-        let (mut due, mut retry_at) = (Vec::new(), NEVER);
-        for updates in [false, true] {
-            for entry in plan.entries.iter().filter(|entry| is_update(entry) == updates) {
-                let known = self.done.get(&entry.pod.uid);
-                let known = known.filter(|known| *known.version == *entry.pod.resource_version);
-                if let Some(known) = known.filter(|known| known.retry_at > now) {
-                    retry_at = retry_at.min(known.retry_at);
-                    continue;
-                }
-                if self.under_way >= AT_ONCE {
-                    break;
-                }
-                self.under_way += 1;
-                let begun = Done {
-                    version: entry.pod.resource_version.clone(),
-                    at: now,
-                    retry_at: NEVER,
-                    pause: known.map_or(PAUSES[0], |known| known.pause),
-                    refusals: known.map_or(0, |known| known.refusals),
-                };
-                let mut entry = entry.clone();
-                if entry.action == PlanAction::Release
-                    && begun.refusals >= REFUSALS
-                    && !entry.pod.waits_for_site()
-                    && !entry.pod.is_restricted
-                    && now.since(entry.since) >= entry.pod.longest(config)
-                {
-                    entry.action = PlanAction::RemoveGate(Reason::ReleasedTimeout);
-                }
-                self.done.insert(Arc::clone(&entry.pod.uid), begun);
-                due.push(entry);
-            }
-        }
-        (due, retry_at)
-    }
-
-    fn finish(&mut self, entry: &PlanEntry, outcome: Option<PatchResult>, now: Moment) {
-        self.under_way -= 1;
-        let Some(known) = self.done.get_mut(&entry.pod.uid) else {
-            return;
-        };
-        match outcome {
-            // The watch delivers the new state.
-            Some(PatchResult::Changed | PatchResult::Outdated) => {}
-            // Nothing could be done now. Without back-off, a pod outside the plan's order would be read again and
-            // again for nothing.
-            None if entry.pod.workload.is_none() => known.pause_until_retry(now),
-            None => known.retry_at = now.after(PAUSES[0]),
-            Some(PatchResult::Unavailable(_)) => known.pause_until_retry(now),
-            Some(PatchResult::Refused(_)) => {
-                known.refusals += 1;
-                known.pause_until_retry(now);
-            }
-        }
-    }
-}
-
-/// Whether the pod of this entry stays gated.
-fn is_update(entry: &PlanEntry) -> bool {
-    matches!(entry.action, PlanAction::UpdateReason(_))
-}
-
-impl Done {
-    /// Schedules a retry and doubles the next pause.
-    fn pause_until_retry(&mut self, now: Moment) {
-        self.retry_at = now.after(self.pause);
-        self.pause = Micros(self.pause.0.saturating_mul(2)).min(PAUSES[1]);
     }
 }
 

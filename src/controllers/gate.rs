@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use edgeward_cluster::queue::PatchResult;
 use edgeward_decision::keys::Keys;
 use edgeward_decision::placement::patch::remove_gate;
 use edgeward_decision::pod::Pod;
@@ -11,7 +12,7 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Resource as _};
 
-use super::pod_patch::{PatchResult, patch, read};
+use super::pod_patch::{patch, read};
 use crate::inspect::Connection;
 use crate::watch::raw::{Gvr, Raw};
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use edgeward_cluster::queue::PatchResult;
 use json_patch::PatchOperation;
 use k8s_openapi::api::core::v1::Pod as PodObject;
 use kube::api::{Patch, PatchParams};
@@ -11,30 +12,6 @@ use crate::watch::raw::{Gvr, Raw};
 
 /// Timeout for reading a pod.
 const READING: Duration = Duration::from_secs(10);
-
-/// Result of reading or patching a pod.
-#[derive(Debug)]
-pub(super) enum PatchResult {
-    /// The pod was changed.
-    Changed,
-    /// The pod has a newer version, or is gone.
-    Outdated,
-    /// The API server refuses the patch, and a retry would not help.
-    Refused(String),
-    /// The API server does not answer, or asks us to retry later.
-    Unavailable(String),
-}
-
-impl PatchResult {
-    /// Name of the result in metrics.
-    pub(super) const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Changed => "changed",
-            Self::Outdated => "outdated",
-            Self::Refused(_) | Self::Unavailable(_) => "refused",
-        }
-    }
-}
 
 /// Sends a patch that starts with a test for this version of the pod. The watch delivers the new state of the pod.
 pub(super) async fn patch(

@@ -4,6 +4,7 @@
 //! are ahead. One replica carries the plan out.
 
 mod planning;
+mod progress;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -22,6 +23,8 @@ use edgeward_decision::placement::verdict::{Action, Reason, Verdict};
 use edgeward_kube::node::NodeId;
 use edgeward_kube::units::{Micros, Moment, Now};
 use planning::{Planning, Purse, purses};
+
+pub use progress::{AT_ONCE, PatchResult, Progress};
 
 /// How long a pod waits for room before it claims the node that comes closest to having it.
 const WAIT_BEFORE_CLAIM: Micros = Micros::from_secs(60);
@@ -89,6 +92,13 @@ pub struct PlanEntry {
     pub since: Moment,
     /// The action for the pod.
     pub action: PlanAction,
+}
+
+impl PlanEntry {
+    /// Whether the pod stays gated.
+    pub fn is_update(&self) -> bool {
+        matches!(self.action, PlanAction::UpdateReason(_))
+    }
 }
 
 /// The action of a plan for a gated pod.

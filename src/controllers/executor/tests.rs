@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use edgeward_cluster::queue::AT_ONCE;
 use edgeward_decision::testkit;
+use edgeward_kube::units::{Micros, Moment};
 use http::Method;
 use serde_json::{Value, json};
 

@@ -1,36 +1,29 @@
 //! Carries out the release plan, like `controllers::executor` of the webhook. Each step is decided again and reserved,
-//! and then one patch is sent. Each version of a pod is acted on once.
+//! and then one patch is sent.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use edgeward_cluster::engine::DecisionContext;
-use edgeward_cluster::queue::{Plan, PlanAction, PlanEntry};
+use edgeward_cluster::queue::{PatchResult, Plan, PlanAction, PlanEntry, Progress};
 use edgeward_decision::model::decision_id::DecisionId;
-use edgeward_kube::units::Micros;
+use edgeward_kube::units::{Micros, Moment};
 
 use super::{Placer, Run, clock, records};
-use crate::cluster::{Phase, PodNumber};
+use crate::cluster::Phase;
 use crate::run::{Event, micros};
-
-const AT_ONCE: usize = 16;
-
-/// A pod that could not be changed is tried again after this time.
-const PAUSE: Micros = Micros::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Executor {
     plan: Plan,
-    /// The last version of each pod that was acted on, and the time from which it may be tried again, if at all.
-    done: HashMap<PodNumber, (u32, Option<Micros>)>,
+    progress: Progress,
     under_way: HashMap<u64, Patch>,
     patches: u64,
 }
 
 #[derive(Debug)]
 struct Patch {
-    pod: PodNumber,
-    version: u32,
+    step: PlanEntry,
     change: PodChange,
 }
 
@@ -52,47 +45,35 @@ impl Executor {
 }
 
 impl Run<'_> {
-    /// Carries out the steps of the plan that are not done yet, up to the limit of concurrent patches.
+    /// Carries out the steps of the plan that are due, up to the limit of concurrent patches.
     pub(in crate::run) fn execute(&mut self) {
-        let now = self.now;
-        let Placer::Edgeward(edgeward) = &mut self.placer else {
-            return;
-        };
-        let executor = &mut edgeward.executor;
-        let mut retry_at: Option<Micros> = None;
-        let mut due = vec![];
-        for step in &executor.plan.entries {
-            let Some(pod) = records::number(&step.pod.uid) else {
-                continue;
+        loop {
+            let now = clock(self.now).moment;
+            let Placer::Edgeward(edgeward) = &mut self.placer else {
+                return;
             };
-            let Ok(version) = step.pod.resource_version.parse::<u32>() else {
-                continue;
-            };
-            match executor.done.get(&pod) {
-                Some((known, None)) if *known == version => continue,
-                Some((known, Some(at))) if *known == version && *at > now => {
-                    retry_at = Some(retry_at.map_or(*at, |earliest| earliest.min(*at)));
-                    continue;
+            let Executor { plan, progress, .. } = &mut edgeward.executor;
+            let (due, retry_at) = progress.begin(plan, &edgeward.config, now);
+            if due.is_empty() {
+                if retry_at < Moment(i64::MAX) {
+                    let pause = Micros(retry_at.since(now).0);
+                    self.events.schedule(self.now + pause, Event::Execute);
                 }
-                _ if executor.under_way.len() + due.len() >= AT_ONCE => break,
-                _ => {}
+                return;
             }
-            executor.done.insert(pod, (version, None));
-            due.push((pod, version, step.clone()));
-        }
-        for (pod, version, step) in due {
-            match self.change(&step) {
-                None => {
-                    if let Placer::Edgeward(edgeward) = &mut self.placer {
-                        edgeward.executor.done.insert(pod, (version, Some(now + PAUSE)));
-                    }
-                    retry_at = Some(retry_at.map_or(now + PAUSE, |earliest| earliest.min(now + PAUSE)));
+            for step in due {
+                match self.change(&step) {
+                    None => self.finished(&step, None),
+                    Some(change) => self.patch(Patch { step, change }),
                 }
-                Some(change) => self.patch(Patch { pod, version, change }),
             }
         }
-        if let Some(at) = retry_at {
-            self.events.schedule(at, Event::Execute);
+    }
+
+    fn finished(&mut self, step: &PlanEntry, result: Option<PatchResult>) {
+        let now = clock(self.now).moment;
+        if let Placer::Edgeward(edgeward) = &mut self.placer {
+            edgeward.executor.progress.finish(step, result, now);
         }
     }
 
@@ -145,14 +126,20 @@ impl Run<'_> {
         let Placer::Edgeward(edgeward) = &mut self.placer else {
             return;
         };
-        let Some(Patch { pod, version, change }) = edgeward.executor.under_way.remove(&number) else {
+        let Some(Patch { step, change }) = edgeward.executor.under_way.remove(&number) else {
             return;
         };
-        let is_current = self.pods[pod].phase == Phase::Gated && self.pods[pod].version == version;
+        self.finished(&step, Some(PatchResult::Changed));
+        let (Some(pod), version) = (records::number(&step.pod.uid), step.pod.resource_version.parse()) else {
+            return;
+        };
+        let is_current = self.pods[pod].phase == Phase::Gated && version == Ok(self.pods[pod].version);
         match change {
             PodChange::Released { id, .. } if !is_current => {
                 let namespace = &self.scenario.workloads[self.pods[pod].workload].name;
-                edgeward.replicas[0].shared.forget(DecisionId(id), namespace);
+                if let Placer::Edgeward(edgeward) = &mut self.placer {
+                    edgeward.replicas[0].shared.forget(DecisionId(id), namespace);
+                }
             }
             _ if !is_current => {}
             PodChange::Reason(reason) => {

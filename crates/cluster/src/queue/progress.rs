@@ -1,0 +1,137 @@
+//! What the replica that carries out a plan has done of it, what is due, and when a failed change is tried again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Plan, PlanAction, PlanEntry};
+use edgeward_decision::config::Config;
+use edgeward_decision::placement::verdict::Reason;
+use edgeward_kube::units::{Micros, Moment};
+
+/// The most pods that are changed concurrently; each may take a few MiB while it is read.
+pub const AT_ONCE: usize = 8;
+
+/// The first and the longest pause before a failed patch is retried.
+const PAUSES: [Micros; 2] = [Micros::from_secs(1), Micros::from_secs(60)];
+
+/// After this many refusals of a placement, an overdue pod loses the gate without a placement; otherwise it would
+/// keep its room for ever. Two kinds of pods are exempt. A pod that waits for an absent site is overdue all the time
+/// and cannot run without its placement. A pod restricted to some sites could run anywhere without it.
+const REFUSALS: u32 = 5;
+
+const NEVER: Moment = Moment(i64::MAX);
+
+/// How long the last change of a pod is remembered.
+const MEMORY: Micros = Micros::from_secs(600);
+
+/// Result of reading or patching a pod.
+#[derive(Debug)]
+pub enum PatchResult {
+    /// The pod was changed.
+    Changed,
+    /// The pod has a newer version, or is gone.
+    Outdated,
+    /// The API server refuses the patch, and a retry would not help.
+    Refused(String),
+    /// The API server does not answer, or asks us to retry later.
+    Unavailable(String),
+}
+
+impl PatchResult {
+    /// Name of the result in metrics.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Outdated => "outdated",
+            Self::Refused(_) | Self::Unavailable(_) => "refused",
+        }
+    }
+}
+
+/// The last change tried for a version of a pod.
+#[derive(Debug)]
+struct Done {
+    version: Box<str>,
+    at: Moment,
+    /// When to retry; [`NEVER`] while the change is under way, and after it succeeded.
+    retry_at: Moment,
+    pause: Micros,
+    refusals: u32,
+}
+
+/// The last change of each pod, and how many changes are under way.
+#[derive(Debug, Default)]
+pub struct Progress {
+    done: HashMap<Arc<str>, Done>,
+    under_way: usize,
+}
+
+impl Progress {
+    /// Returns the next entries, within the limit on concurrent changes, and the moment of the next retry. Updates of
+    /// pods that stay gated begin after all releases.
+    pub fn begin(&mut self, plan: &Plan, config: &Config, now: Moment) -> (Vec<PlanEntry>, Moment) {
+        self.done.retain(|_, done| done.at.after(MEMORY) > now);
+        let (mut due, mut retry_at) = (Vec::new(), NEVER);
+        for updates in [false, true] {
+            for entry in plan.entries.iter().filter(|entry| entry.is_update() == updates) {
+                let known = self.done.get(&entry.pod.uid);
+                let known = known.filter(|known| *known.version == *entry.pod.resource_version);
+                if let Some(known) = known.filter(|known| known.retry_at > now) {
+                    retry_at = retry_at.min(known.retry_at);
+                    continue;
+                }
+                if self.under_way >= AT_ONCE {
+                    break;
+                }
+                self.under_way += 1;
+                let begun = Done {
+                    version: entry.pod.resource_version.clone(),
+                    at: now,
+                    retry_at: NEVER,
+                    pause: known.map_or(PAUSES[0], |known| known.pause),
+                    refusals: known.map_or(0, |known| known.refusals),
+                };
+                let mut entry = entry.clone();
+                if entry.action == PlanAction::Release
+                    && begun.refusals >= REFUSALS
+                    && !entry.pod.waits_for_site()
+                    && !entry.pod.is_restricted
+                    && now.since(entry.since) >= entry.pod.longest(config)
+                {
+                    entry.action = PlanAction::RemoveGate(Reason::ReleasedTimeout);
+                }
+                self.done.insert(Arc::clone(&entry.pod.uid), begun);
+                due.push(entry);
+            }
+        }
+        (due, retry_at)
+    }
+
+    /// Handles the end of an entry that [`Self::begin`] returned. The result is `None` if nothing could be done.
+    pub fn finish(&mut self, entry: &PlanEntry, result: Option<PatchResult>, now: Moment) {
+        self.under_way -= 1;
+        let Some(known) = self.done.get_mut(&entry.pod.uid) else {
+            return;
+        };
+        match result {
+            // The watch delivers the new state.
+            Some(PatchResult::Changed | PatchResult::Outdated) => {}
+            // Without back-off, a pod outside the plan's order would be read again and again for nothing.
+            None if entry.pod.workload.is_none() => known.pause_until_retry(now),
+            None => known.retry_at = now.after(PAUSES[0]),
+            Some(PatchResult::Unavailable(_)) => known.pause_until_retry(now),
+            Some(PatchResult::Refused(_)) => {
+                known.refusals += 1;
+                known.pause_until_retry(now);
+            }
+        }
+    }
+}
+
+impl Done {
+    /// Schedules a retry and doubles the next pause.
+    fn pause_until_retry(&mut self, now: Moment) {
+        self.retry_at = now.after(self.pause);
+        self.pause = Micros(self.pause.0.saturating_mul(2)).min(PAUSES[1]);
+    }
+}
