@@ -105,12 +105,10 @@ impl PerformanceProfiles {
             let next = evaluated.profile.as_ref().map_or(Moment(i64::MAX), |_| now);
             self.entries.insert(name, Entry { evaluated, next });
         }
-        let profiles = self
-            .entries
-            .values()
-            .filter_map(|entry| entry.evaluated.profile.as_ref());
-        self.answers
-            .retain(&profiles.flat_map(|profile| profile.queries()).collect());
+        let evaluated = self.entries.values().map(|entry| &entry.evaluated);
+        let profiles = evaluated.filter_map(|evaluated| evaluated.profile.as_ref());
+        let queries = profiles.flat_map(|profile| profile.queries()).collect();
+        self.answers.retain(&queries);
         self.publish().await;
     }
 
@@ -178,15 +176,10 @@ impl PerformanceProfiles {
     }
 
     async fn publish(&self) {
-        let all = self
-            .entries
-            .iter()
-            .map(|(name, entry)| (name.clone(), entry.evaluated.clone()));
+        let entries = || self.entries.iter().map(|(name, entry)| (name, &entry.evaluated));
+        let all = entries().map(|(name, evaluated)| (name.clone(), evaluated.clone()));
         self.evaluated.send_replace(Arc::new(all.collect()));
-        let scores = self
-            .entries
-            .iter()
-            .filter_map(|(name, entry)| Some(((**name).into(), entry.evaluated.scores()?)));
+        let scores = entries().filter_map(|(name, evaluated)| Some(((**name).into(), evaluated.scores()?)));
         let scores: Profiles = scores.collect();
         self.changes.send(Change::Profiles(Arc::new(scores))).await;
     }

@@ -107,9 +107,8 @@ async fn send_links(links: &mut watch::Receiver<Links>, config: &Config, changes
     let known = links.borrow_and_update().clone();
     for site in clouds(config) {
         let known = known.get(&site.name).filter(|_| !site.probes.is_empty());
-        changes
-            .send(Change::Link(site.name.clone(), known.copied().flatten()))
-            .await;
+        let change = Change::Link(site.name.clone(), known.copied().flatten());
+        changes.send(change).await;
     }
 }
 

@@ -39,10 +39,9 @@ pub(super) fn run() -> anyhow::Result<()> {
     let mut shown = None;
     for (title, fleet) in SCENARIOS {
         let snapshot = offline::snapshot(fleet, title, &config, now)?;
-        let items = subjects
-            .iter()
-            .map(|subject| offline::review(subject, "default", &snapshot, &config, now));
-        let mut list = ReviewList::new(items.collect::<Result<_, _>>()?);
+        let review = |subject| offline::review(subject, "default", &snapshot, &config, now);
+        let items = subjects.iter().map(review).collect::<Result<_, _>>()?;
+        let mut list = ReviewList::new(items);
         list.items.iter_mut().for_each(|item| item.assumptions.clear());
         super::print(&format!("{title}\n\n{}\n", list.table()))?;
         let sent = list.items.into_iter().find(|item| item.verdict == "cloud");

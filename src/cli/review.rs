@@ -93,10 +93,8 @@ impl Review {
         }
         let subjects = self.subjects(config)?;
         self.cluster.ask(async |connection| {
-            let namespace = self
-                .namespace
-                .as_deref()
-                .unwrap_or(connection.client.default_namespace());
+            let default = connection.client.default_namespace();
+            let namespace = self.namespace.as_deref().unwrap_or(default);
             let mut items = Vec::new();
             for subject in &subjects {
                 items.push(live::review(subject, namespace, connection, config).await?);

@@ -1,6 +1,7 @@
 //! Reads the configuration from a ConfigMap, watched through the API server.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -43,16 +44,14 @@ impl ConfigMap {
     /// version gets an Event.
     pub async fn follow(mut self) {
         let maps = Api::<v1::ConfigMap>::namespaced(self.client.clone(), &self.name.namespace);
-        let mut maps = watcher::object(maps, &self.name.name);
+        let metrics = Arc::clone(&self.configuration.metrics);
+        let mut maps = watcher::object("configmaps", maps, &self.name.name, metrics);
         while let Some(map) = maps.next().await {
             match map {
-                Ok(Some(map)) => self.offer(map).await,
-                Ok(None) => {
+                Some(map) => self.offer(map).await,
+                None => {
                     self.configuration.lost();
                     tracing::warn!(config_map = %self.name, "the ConfigMap does not exist; {}", self.instead());
-                }
-                Err(error) => {
-                    tracing::warn!(%error, config_map = %self.name, "the ConfigMap cannot be watched; {}", self.instead());
                 }
             }
         }

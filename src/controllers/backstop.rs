@@ -47,10 +47,8 @@ async fn evaluate(context: &Context, report: Arc<BackstopReport>, told: &mut Has
         Ok(findings) => findings,
         Err(error) => return tracing::error!(%error, "pods that find no node could not be evaluated"),
     };
-    let undecided = findings
-        .iter()
-        .filter(|finding| finding.candidate.pod.decision.is_none())
-        .count();
+    let is_undecided = |finding: &&Finding| finding.candidate.pod.decision.is_none();
+    let undecided = findings.iter().filter(is_undecided).count();
     let misplaced = findings.len() - undecided;
     context.metrics.backstop_finds([misplaced, undecided, bound]);
     for finding in &findings {

@@ -97,14 +97,15 @@ impl Certificates {
     /// Takes a step when the Secret or the webhook configuration changes, and once per period.
     async fn lead(&self, secret: &mut watch::Receiver<Option<Arc<Contents>>>) {
         let configurations = Api::<PartialObjectMeta<MutatingWebhookConfiguration>>::all(self.context.client.clone());
-        let mut webhook = watcher::object(configurations, &self.webhook);
+        let kind = "mutatingwebhookconfigurations";
+        let metrics = Arc::clone(&self.context.metrics);
+        let mut webhook = watcher::object(kind, configurations, &self.webhook, metrics);
         let mut state = State {
             published: Published::default(),
             writes: TokenBucket::new(WRITES, self.lives.settle()),
             hindrance: String::new(),
         };
         let period = Duration::from_micros(self.lives.period().0);
-        let mut last_error = String::new();
         loop {
             match timeout(TIMEOUT, self.advance(&mut state)).await {
                 Ok(Ok(())) => {}
@@ -115,13 +116,7 @@ impl Certificates {
             tokio::select! {
                 () = tokio::time::sleep(period) => {}
                 changed = secret.changed() => if changed.is_err() { return },
-                Some(changed) = webhook.next() => match changed {
-                    Ok(_) => last_error.clear(),
-                    Err(error) => {
-                        let kind = "mutatingwebhookconfigurations";
-                        watcher::count_and_log(kind, error, &mut last_error, &self.context.metrics);
-                    }
-                },
+                Some(_) = webhook.next() => {}
             }
         }
     }

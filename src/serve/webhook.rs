@@ -201,9 +201,8 @@ impl Webhook {
         );
         let tasks = match (&self.config, &self.config_map) {
             (None, None) => {
-                configuration
-                    .versions
-                    .send_replace(Some(configuration.current.load_full()));
+                let only = Some(configuration.current.load_full());
+                configuration.versions.send_replace(only);
                 vec![]
             }
             (Some(path), _) => {

@@ -42,17 +42,10 @@ pub async fn follow(
     contents: watch::Sender<Option<Arc<Contents>>>,
     metrics: Arc<Metrics>,
 ) {
-    let mut secrets = watcher::object(Api::<Secret>::namespaced(client, &namespace), &name);
+    let secrets = Api::<Secret>::namespaced(client, &namespace);
+    let mut secrets = watcher::object("secrets", secrets, &name, metrics);
     while let Some(secret) = secrets.next().await {
-        let now = match secret {
-            Ok(Some(secret)) => self::contents(secret),
-            Ok(None) => Contents::new(),
-            Err(error) => {
-                metrics.watch_failures.at(["secrets"]).inc();
-                tracing::warn!(%error, namespace, name, "the Secret cannot be watched; what was seen last stays");
-                continue;
-            }
-        };
+        let now = secret.map_or_else(Contents::new, self::contents);
         contents.send_if_modified(|known| {
             let has_changed = known.as_ref().map_or(!now.is_empty(), |known| **known != now);
             if has_changed {

@@ -176,13 +176,20 @@ async fn watch_until_impossible(
     mut apply: impl FnMut(Event<Raw>),
 ) -> Standing {
     let mut events = watcher::events(kind.all(client), Config::default());
+    let mut last_error = String::new();
     while let Some(event) = events.next().await {
         match event {
-            Ok(event) => apply(event),
+            Ok(event) => {
+                // A list that begins may fail as the last one did.
+                if !matches!(event, Event::Init) {
+                    last_error.clear();
+                }
+                apply(event);
+            }
             Err(error) => match watcher::code(&error) {
                 Some(FORBIDDEN) if rights == Rights::Optional => return Standing::Forbidden,
                 Some(NOT_FOUND) => break,
-                _ => watcher::count_and_log(kind.plural, error, &mut String::new(), metrics),
+                _ => watcher::count_and_log(kind.plural, error, &mut last_error, metrics),
             },
         }
     }

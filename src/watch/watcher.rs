@@ -3,7 +3,7 @@
 //! A watch stays open for 20 to 30 seconds. Its successful reopening tells a quiet cluster from a dead connection.
 
 use std::fmt::Debug;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures::stream::BoxStream;
@@ -26,7 +26,7 @@ const MORE_SECONDS: u32 = 11;
 /// Page size of lists. A page is held in memory, and a tenant may create pods of 1.5 MB.
 const PAGE: u32 = 10;
 
-/// How many streamed lists may break off before lists are read in pages. A list that takes longer than a watch stays
+/// How many streamed lists may break off before one list is read in pages. A list that takes longer than a watch stays
 /// open would never end.
 const BROKEN_LISTS: u32 = 2;
 
@@ -72,6 +72,7 @@ where
     let watch = Watch {
         events: watcher(api.clone(), config.clone()).boxed(),
         api,
+        strategy: config.initial_list_strategy.clone(),
         config,
         broken_lists: 0,
         went_back,
@@ -86,6 +87,8 @@ where
 /// A watch, with the settings to restart it.
 struct Watch<K> {
     api: Api<K>,
+    /// How the objects are listed unless streamed lists break off.
+    strategy: InitialListStrategy,
     config: Config,
     events: BoxStream<'static, Result<Event<K>, Error>>,
     /// How many lists in a row have started but not ended.
@@ -109,13 +112,20 @@ where
         };
         match &event {
             Ok(Event::Init) => self.broken_lists += 1,
-            Ok(Event::InitDone) => self.broken_lists = 0,
+            Ok(Event::InitDone) => {
+                self.broken_lists = 0;
+                self.config.initial_list_strategy = self.strategy.clone();
+            }
             _ => {}
         }
         let code = event.as_ref().err().and_then(code);
         let is_streamed = self.config.initial_list_strategy == InitialListStrategy::StreamingList;
         // A server without streamed lists calls such a request invalid.
-        let gives_up = is_streamed && (matches!(code, Some(400 | 422)) || self.broken_lists > BROKEN_LISTS);
+        let is_invalid = matches!(code, Some(400 | 422));
+        let gives_up = is_streamed && (is_invalid || self.broken_lists > BROKEN_LISTS);
+        if is_streamed && is_invalid {
+            self.strategy = InitialListStrategy::ListWatch;
+        }
         if gives_up {
             tracing::info!(
                 url = self.api.resource_url(),
@@ -140,19 +150,25 @@ pub(crate) fn code(error: &Error) -> Option<u16> {
     match error {
         Error::InitialListFailed(kube::Error::Api(status))
         | Error::WatchStartFailed(kube::Error::Api(status))
-        | Error::WatchFailed(kube::Error::Api(status)) => Some(status.code),
+        | Error::WatchFailed(kube::Error::Api(status))
+        | Error::WatchError(status) => Some(status.code),
         _ => None,
     }
 }
 
-/// Streams the object of this name after each change, and `None` when it is known not to exist. Behaves as
-/// [`events`].
-pub(crate) fn object<K>(api: Api<K>, name: &str) -> impl Stream<Item = Result<Option<K>, Error>> + Send + Unpin + use<K>
+/// Streams the object of this name after each change, and `None` when it is known not to exist. Failures are counted
+/// and logged.
+pub(crate) fn object<K>(
+    kind: &'static str,
+    api: Api<K>,
+    name: &str,
+    metrics: Arc<Metrics>,
+) -> impl Stream<Item = Option<K>> + Send + Unpin + use<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let only = Config::default().fields(&format!("metadata.name={name}"));
-    let mut exists = false;
+    let (mut exists, mut last_error) = (false, String::new());
     events(api, only).filter_map(move |event| {
         let told = match event {
             Ok(Event::Init) => {
@@ -161,12 +177,18 @@ where
             }
             Ok(Event::InitApply(object) | Event::Apply(object)) => {
                 exists = true;
-                Some(Ok(Some(object)))
+                Some(Some(object))
             }
             Ok(Event::InitDone) if exists => None,
-            Ok(Event::InitDone | Event::Delete(_)) => Some(Ok(None)),
-            Err(error) => Some(Err(error)),
+            Ok(Event::InitDone | Event::Delete(_)) => Some(None),
+            Err(error) => {
+                count_and_log(kind, error, &mut last_error, &metrics);
+                None
+            }
         };
+        if told.is_some() {
+            last_error.clear();
+        }
         std::future::ready(told)
     })
 }
@@ -193,7 +215,7 @@ fn pauses() -> impl Backoff {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex, PoisonError};
+    use std::sync::{Mutex, PoisonError};
 
     use futures::future::join_all;
     use http::{Request, Response};
@@ -203,6 +225,38 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+
+    const LIST: &str =
+        r#"{"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "7"}, "items": []}"#;
+    const EXPIRED: &str = r#"{"type": "ERROR", "object": {"kind": "Status", "apiVersion": "v1", "metadata": {},
+        "status": "Failure", "message": "", "reason": "Expired", "code": 410}}"#;
+
+    #[tokio::test(start_paused = true)]
+    async fn streaming_is_tried_again_after_one_list_in_pages() {
+        let requests = Arc::<Mutex<Vec<&str>>>::default();
+        let asked = Arc::clone(&requests);
+        let respond = move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default();
+            let (request, body) = if query.contains("sendInitialEvents") {
+                ("stream", "")
+            } else if query.contains("watch=true") {
+                ("watch", EXPIRED)
+            } else {
+                ("list", LIST)
+            };
+            asked.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+            async move { Response::builder().body(Body::from(body.replace('\n', " ").into_bytes())) }
+        };
+        let client = Client::new(tower::service_fn(respond), "default");
+        let times = watch::Sender::new(0);
+        let maps = Api::<ConfigMap>::default_namespaced(client);
+        let mut events = events_until(maps, Config::default().streaming_lists(), times.subscribe());
+        let watched = async { while events.next().await.is_some() {} };
+        let _ = tokio::time::timeout(Duration::from_secs(600), watched).await;
+        let mut requests = requests.lock().unwrap().clone();
+        requests.dedup();
+        assert_eq!(requests[..4], ["stream", "list", "watch", "stream"]);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn watches_do_not_all_list_again_at_once() {
@@ -219,8 +273,7 @@ mod tests {
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .push(Instant::now());
-                let list = br#"{"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "7"}, "items": []}"#;
-                Response::builder().body(Body::from(list.to_vec()))
+                Response::builder().body(Body::from(LIST.as_bytes().to_vec()))
             }
         };
         let client = Client::new(tower::service_fn(respond), "default");

@@ -57,10 +57,8 @@ impl Events {
     /// are dropped and counted.
     pub fn record(&self, event: PodEvent) {
         if let Err(mpsc::error::TrySendError::Full(event)) = self.sender.try_send(event) {
-            self.metrics
-                .events
-                .at([event.reason.as_str(), EventResult::Dropped.as_str()])
-                .inc();
+            let labels = [event.reason.as_str(), EventResult::Dropped.as_str()];
+            self.metrics.events.at(labels).inc();
         }
     }
 }
@@ -182,11 +180,8 @@ impl Recorder {
 
     /// Forgets the Events that another leader must have written by now.
     fn forget(&mut self, now: Moment) {
-        while self
-            .waiting
-            .pop_front_if(|(_, since)| now.since(*since) > KEPT)
-            .is_some()
-        {}
+        let is_old = |(_, since): &mut (_, Moment)| now.since(*since) > KEPT;
+        while self.waiting.pop_front_if(is_old).is_some() {}
     }
 }
 

@@ -84,9 +84,8 @@ impl Kept {
         };
         let scores = round.map(scores).unwrap_or_default();
         let summary: Vec<_> = scores.iter().map(summary).collect();
-        let unscored = scores
-            .iter()
-            .find_map(|site| Some(format!("{}: {}", site.site, site.fault.as_ref()?)));
+        let fault = |site: &SiteScore| Some(format!("{}: {}", site.site, site.fault.as_ref()?));
+        let unscored = scores.iter().find_map(fault);
         PerformanceProfileStatus {
             observed_generation: generation,
             conditions: vec![condition],

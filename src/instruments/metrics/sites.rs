@@ -36,10 +36,9 @@ impl Metrics {
         self.closed.at([name]).set(count(site.closed.iter().count()));
         self.refused.at([name]).set(count(refused));
         let usable = site.usable_nodes().count();
+        let unusable = site.nodes.len() - usable;
         self.site_nodes.at([name, "true"]).set(count(usable));
-        self.site_nodes
-            .at([name, "false"])
-            .set(count(site.nodes.len() - usable));
+        self.site_nodes.at([name, "false"]).set(count(unusable));
         if !site.foreign.is_empty() {
             self.site_nodes.at([name, "foreign"]).set(count(site.foreign.len()));
         }
@@ -52,9 +51,8 @@ impl Metrics {
 
     fn show_link(&self, site: &str, link: Link) {
         for state in LinkState::ALL {
-            self.wan_state
-                .at([site, state.as_str()])
-                .set((state == link.state).into());
+            let labels = [site, state.as_str()];
+            self.wan_state.at(labels).set((state == link.state).into());
         }
         if let Some(rtt) = link.rtt {
             self.wan_rtt.at([site]).set(rtt.as_millis_f64() / 1_000.0);
