@@ -94,7 +94,7 @@ impl Process {
 
     pub(crate) fn target(&self) -> Target {
         let ca_bundle = std::fs::read_to_string(self.directory.path().join("ca.crt")).expect("the CA bundle");
-        Target::new(self.admission, &ca_bundle, self.child.id()).expect("a CA bundle")
+        Target::new(self.admission, "localhost", &ca_bundle, self.child.id()).expect("a CA bundle")
     }
 
     /// Waits until the program has ended, and returns its exit code.

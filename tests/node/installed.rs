@@ -1,7 +1,7 @@
 //! edgeward installed with kubectl, as the guide describes it.
 
+use crate::real_node::{ADDRESS, RealNode};
 use edgeward_harness::prelude::*;
-use edgeward_harness::real_node::{ADDRESS, RealNode};
 use edgeward_harness::wait::TIMEOUT;
 
 /// A kustomization that is applied. Dropping the value deletes its objects.

@@ -4,6 +4,7 @@
 //! says what is missing. Under `CI=true` this is a failure.
 
 mod installed;
+mod real_node;
 mod scenarios;
 
 use std::env;
@@ -11,9 +12,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use crate::real_node::{KUBE_ROUTER, PROGRAMS, RealNode};
 use anyhow::{Context as _, Result};
 use edgeward_harness::checkout::xtask;
-use edgeward_harness::real_node::{PROGRAMS, RealNode};
 use edgeward_harness::sandbox;
 use edgeward_harness::scripts::{Script, timed, trials};
 use libtest_mimic::{Arguments, Trial};
@@ -22,6 +23,12 @@ const SCRIPTS: &[(&str, Script<RealNode>)] = &[
     ("self_managed::every_pod_is_decided_and_runs", scenarios::self_managed),
     ("cert_manager::every_pod_is_decided_and_runs", scenarios::cert_manager),
     ("chart::every_pod_is_decided_and_runs", scenarios::chart),
+    ("files::every_pod_is_decided_and_runs", scenarios::files),
+    ("self_managed::network_policies_hold", scenarios::network_policies),
+    (
+        "self_managed::hostile_bodies_stay_within_the_limit",
+        scenarios::hostile_bodies,
+    ),
     ("one_node::stopped_process_is_restarted", scenarios::stopped_process),
     ("one_node::drain_ends", scenarios::drain),
 ];
@@ -64,6 +71,7 @@ fn tools() -> Result<Vec<(&'static str, PathBuf)>> {
         ("EDGEWARD_CERT_MANAGER", tool("cert-manager")?),
         ("EDGEWARD_HELM", tool("helm")?),
         (PROGRAMS, tool("node")?),
+        (KUBE_ROUTER, tool("kube-router")?),
         (IMAGE, tool("image")?),
     ])
 }

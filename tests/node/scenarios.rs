@@ -1,11 +1,19 @@
 //! What edgeward's pods do on a real node.
 
+use std::net::SocketAddr;
 use std::process::Command;
 
+use crate::real_node::{NODE, PAUSE, RealNode};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use edgeward::testkit::{BODY_LIMIT, ORDINARY_BODY};
 use edgeward_harness::cert_manager::CertManager;
 use edgeward_harness::helm::Helm;
+use edgeward_harness::hostile_bodies::pressure::{Limits, Target, press};
+use edgeward_harness::installation::WEBHOOK;
+use edgeward_harness::pki::Authority;
 use edgeward_harness::prelude::*;
-use edgeward_harness::real_node::{NODE, PAUSE, RealNode};
+use edgeward_harness::process::memory_kib;
 use edgeward_harness::wait::TIMEOUT;
 
 use crate::installed::{Installed, image, rolled_out};
@@ -13,10 +21,22 @@ use crate::installed::{Installed, image, rolled_out};
 /// Selects edgeward's pods.
 const OURS: &str = "app.kubernetes.io/name=edgeward";
 
+/// How `pgrep` finds edgeward's process.
+const PROCESS: &str = "^/usr/local/bin/edgeward serve";
+
+/// The name in edgeward's certificate.
+const SERVICE: &str = "edgeward.edgeward-system.svc";
+
+const ADMISSION: u16 = 8443;
+const HEALTH: u16 = 8080;
+
+/// How many mixtures of hostile bodies are tried.
+const SEEDS: u64 = 30;
+
 const DECISION: &str = "decision";
 
-/// How many pods are created at most during an update.
-const PODS: usize = 20;
+/// Of so many pods that are created during an update, one is to run. The others are dry runs.
+const OF: usize = 10;
 
 pub(crate) fn self_managed(node: &RealNode) -> Result<()> {
     let _installed = Installed::apply(node, "self-managed", &[])?;
@@ -71,6 +91,30 @@ pub(crate) fn chart(node: &RealNode) -> Result<()> {
     ended
 }
 
+pub(crate) fn files(node: &RealNode) -> Result<()> {
+    // The overlay reads the certificate from its checkout, so it gets one of its own.
+    let checkout = node.dir().join("files/edgeward");
+    fs::create_dir_all(&checkout)?;
+    let copied = Command::new("cp")
+        .arg("-r")
+        .args(["certs", "deploy", "webhook"].map(|folder| workspace().join(folder)))
+        .arg(&checkout)
+        .status()?;
+    ensure!(copied.success(), "{copied}");
+    let authority = Authority::new()?;
+    let pair = authority.server(&[SERVICE])?;
+    let files = [
+        ("ca.crt", &authority.certificate),
+        ("tls.crt", &pair.certificate),
+        ("tls.key", &pair.key),
+    ];
+    for (file, pem) in files {
+        fs::write(checkout.join("certs/files").join(file), pem)?;
+    }
+    let _installed = Installed::apply(node, "files", &[])?;
+    pods_are_decided_and_run(node, "files")
+}
+
 /// Creates pods before and during a rolling update. Each is decided for the edge and runs there.
 fn pods_are_decided_and_run(node: &RealNode, namespace: &str) -> Result<()> {
     let kubectl = opted_in(node, namespace)?;
@@ -81,18 +125,22 @@ fn pods_are_decided_and_run(node: &RealNode, namespace: &str) -> Result<()> {
     let update = ["rollout", "restart", "deployment", "edgeward"];
     node.kubectl(NAMESPACE).run(&update, "")?;
     let mut created = vec![];
-    eventually("the update ends", BOUND, || {
-        // One pod in each round, up to a number that the node starts in seconds.
-        if created.len() < PODS {
-            let name = format!("during-update-{}", created.len());
-            created.push(kubectl.create(&pod(&name))?);
-        }
+    eventually("the update ends, and the old replicas are gone", 2 * BOUND, || {
+        let number = created.len();
+        let pod = pod(&format!("during-update-{number}"));
+        let is_kept = number.is_multiple_of(OF);
+        created.push(if is_kept {
+            kubectl.create(&pod)
+        } else {
+            kubectl.dry_run(&pod)
+        }?);
         let deployment = node.kubectl(NAMESPACE).get("deployment", "edgeward")?;
         let status = &deployment["status"];
         let is_over = status["observedGeneration"] == deployment["metadata"]["generation"]
             && status["updatedReplicas"] == status["replicas"]
             && status["availableReplicas"] == status["replicas"];
-        ensure!(is_over, "{status}");
+        let left = node.kubectl(NAMESPACE).list("pods", OURS)?.len();
+        ensure!(is_over && status["replicas"] == left, "{left}: {status}");
         Ok(())
     })?;
     rolled_out(&node.kubectl(NAMESPACE))?;
@@ -100,8 +148,9 @@ fn pods_are_decided_and_run(node: &RealNode, namespace: &str) -> Result<()> {
         ensure!(annotation(pod, DECISION) == Some("edge"), "{pod:#}");
     }
     println!(
-        "{namespace}: {} pods created during an update, all decided",
-        created.len()
+        "{namespace}: {} pods created during an update, all decided; {} of them run",
+        created.len(),
+        created.len().div_ceil(OF)
     );
     let running = [
         "wait",
@@ -117,6 +166,78 @@ fn pods_are_decided_and_run(node: &RealNode, namespace: &str) -> Result<()> {
         .map(drop)
 }
 
+/// Everyone may call the webhook, and only pods of namespace `monitoring` may read metrics.
+pub(crate) fn network_policies(node: &RealNode) -> Result<()> {
+    let _installed = Installed::apply(node, "self-managed", &["one-node"])?;
+    let server = address(&node.kubectl(NAMESPACE).list("pods", OURS)?[0])?;
+    for (namespace, reads_metrics) in [("elsewhere", false), ("monitoring", true)] {
+        let kubectl = opted_in(node, namespace)?;
+        kubectl.create(&pod("client"))?;
+        kubectl.run(&["wait", "--for=condition=Ready", "pod/client", TIMEOUT], "")?;
+        let client = address(&kubectl.get("pod", "client")?)?;
+        for (port, is_open) in [(ADMISSION, true), (HEALTH, reads_metrics)] {
+            eventually(&format!("port {port} as seen from {namespace}"), BOUND, || {
+                let connected = connects(&client, &server, port)?;
+                ensure!(connected == is_open, "connected: {connected}");
+                Ok(())
+            })?;
+        }
+        kubectl.run(&["delete", "namespace", namespace, "--wait=false"], "")?;
+    }
+    Ok(())
+}
+
+fn address(pod: &Value) -> Result<String> {
+    let address = pod["status"]["podIP"].as_str();
+    Ok(address.with_context(|| format!("no address: {pod:#}"))?.to_owned())
+}
+
+/// Whether the pod at the address `from` gets a TCP connection. Looks for the pod's network namespace by its address.
+fn connects(from: &str, to: &str, port: u16) -> Result<bool> {
+    const SCRIPT: &str = r#"for of in /run/netns/*; do
+        if nsenter --net="$of" ip -4 -oneline address | grep --quiet --fixed-strings " $0/"; then
+            nsenter --net="$of" timeout 5 bash -c "</dev/tcp/$1/$2" 2>/dev/null && exit 0 || exit 1
+        fi
+    done
+    exit 2"#;
+    let status = Command::new("bash")
+        .args(["-c", SCRIPT, from, to, &port.to_string()])
+        .status()?;
+    ensure!(status.code() != Some(2), "no network namespace has the address {from}");
+    Ok(status.success())
+}
+
+/// Hostile request bodies need less memory than the shipped limit, at which the container would be killed.
+pub(crate) fn hostile_bodies(node: &RealNode) -> Result<()> {
+    let _installed = Installed::apply(node, "self-managed", &["one-node"])?;
+    let kubectl = node.kubectl(NAMESPACE);
+    let ours = &kubectl.list("pods", OURS)?[0];
+    let address = SocketAddr::new(address(ours)?.parse()?, ADMISSION);
+    let configuration = kubectl.get("mutatingwebhookconfiguration", WEBHOOK)?;
+    let bundle = configuration["webhooks"][0]["clientConfig"]["caBundle"].as_str();
+    let bundle = String::from_utf8(STANDARD.decode(bundle.context("no caBundle")?)?)?;
+    let found = Command::new("pgrep").args(["--full", PROCESS]).output()?;
+    let pid = String::from_utf8(found.stdout)?.trim().parse().context("no process")?;
+    let limits = Limits {
+        body: BODY_LIMIT,
+        ordinary: ORDINARY_BODY,
+    };
+    let target = Target::new(address, SERVICE, &bundle, pid)?;
+    let pressed = tokio::runtime::Runtime::new()?.block_on(press(&target, limits, 0..SEEDS));
+    // How many ordinary reviews are answered meanwhile depends on the machine; the soak test holds that.
+    let most = match pressed {
+        Ok(resident) => resident.most,
+        Err(error) => {
+            println!("hostile bodies: {error:#}");
+            memory_kib(pid, "VmHWM")?
+        }
+    };
+    let limit = &ours["spec"]["containers"][0]["resources"]["limits"]["memory"];
+    println!("hostile bodies: {} MiB at most, of {limit}", most / 1024);
+    ensure!(restarts(node)? == 0, "it was killed");
+    Ok(())
+}
+
 /// A process that does not answer is restarted by its liveness probe. A pod that is created meanwhile is undecided.
 pub(crate) fn stopped_process(node: &RealNode) -> Result<()> {
     let _installed = Installed::apply(node, "self-managed", &["one-node"])?;
@@ -125,8 +246,7 @@ pub(crate) fn stopped_process(node: &RealNode) -> Result<()> {
         let pod = kubectl.dry_run(&pod("before"))?;
         annotation(&pod, DECISION).map(drop).context("it is undecided")
     })?;
-    let stop = "kill -STOP $(pgrep --full '^/usr/local/bin/edgeward serve')";
-    let stopped = Command::new("sh").args(["-c", stop]).status()?;
+    let stopped = Command::new("pkill").args(["-STOP", "--full", PROCESS]).status()?;
     ensure!(stopped.success(), "{stopped}");
     let at = Instant::now();
     let undecided = kubectl.create(&pod("meanwhile"))?;

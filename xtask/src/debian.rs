@@ -1,4 +1,4 @@
-//! Programs from Debian packages, if they are not installed: Prometheus with promtool, a headless Chromium, and buildah.
+//! Programs from Debian packages, if they are not installed: Prometheus with promtool, a headless Chromium, buildah, skopeo and network tools.
 
 use std::env;
 use std::fs;
@@ -14,6 +14,8 @@ use crate::tools::NoTool;
 pub(crate) const PROMETHEUS: &str = "EDGEWARD_PROMETHEUS";
 pub(crate) const CHROMIUM: &str = "EDGEWARD_CHROMIUM";
 const BUILDAH: &str = "EDGEWARD_BUILDAH";
+const SKOPEO: &str = "EDGEWARD_SKOPEO";
+pub(crate) const IP: &str = "EDGEWARD_IP";
 
 /// Returns the program `prometheus`, with `promtool` in the same directory (20 MB). It is unpacked into the cache, because
 /// installing the package would start a service.
@@ -61,9 +63,11 @@ pub(crate) fn unpack(name: &str, dir: &Path, packages: &[&str], wanted: &[&str])
     Ok(fs::remove_dir_all(tree)?)
 }
 
-/// Returns nft, which kube-proxy runs.
-pub(crate) fn nft() -> Result<PathBuf> {
-    install("nft", "nftables", &["nft"], "PATH")
+/// Installs what kube-proxy and kube-router run, if it is missing.
+pub(crate) fn packet_filters() -> Result<()> {
+    [("nft", "nftables"), ("iptables", "iptables"), ("ipset", "ipset")]
+        .into_iter()
+        .try_for_each(|(program, package)| install(program, package, &[program], "PATH").map(drop))
 }
 
 /// Returns the emulator of this processor for single programs.
@@ -92,6 +96,19 @@ pub(crate) fn buildah() -> Result<PathBuf> {
         Some(program) => Ok(program),
         None => install("buildah", "buildah", &["buildah"], BUILDAH),
     }
+}
+
+/// Returns skopeo, which copies images.
+pub(crate) fn skopeo() -> Result<PathBuf> {
+    match ready_made(SKOPEO)? {
+        Some(program) => Ok(program),
+        None => install("skopeo", "skopeo", &["skopeo"], SKOPEO),
+    }
+}
+
+/// Returns `ip`, which makes the network namespaces of the WAN tests.
+pub(crate) fn ip() -> Result<PathBuf> {
+    install("ip", "iproute2", &["ip"], "PATH")
 }
 
 /// Returns the installed program of one of these names. If there is none, installs the package, which takes root.

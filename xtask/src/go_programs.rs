@@ -1,4 +1,4 @@
-//! actionlint, Helm, cert-manager, Liqo and the constant webhook, each built from its Go module.
+//! actionlint, Helm, cert-manager, kube-router, Liqo and the constant webhook, each built from its Go module.
 //!
 //! A recipe is part of the cache key. Raise its number when the build changes its result.
 
@@ -86,6 +86,17 @@ pub(crate) fn liqo() -> Result<PathBuf> {
         }
         Ok(())
     })
+}
+
+/// Returns the program `kube-router`, which enforces network policies on a real node (four minutes).
+pub(crate) fn kube_router() -> Result<PathBuf> {
+    let module = Module {
+        name: "kube-router",
+        variable: "EDGEWARD_KUBE_ROUTER",
+        folder: workspace().join("tests/node/kube-router"),
+        cache: "kube-router",
+    };
+    program(&module, "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router")
 }
 
 /// Returns the program `actionlint`, which checks workflows (half a minute).

@@ -59,8 +59,8 @@ Commands:
 Commands that build or fetch a tool of the tests into the cache, unless it is there, and print its path:
   control-plane    etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok;
                    --kubernetes 1.33 selects an older minor version
-  cert-manager, constant-webhook, helm, kubectl, liqo
-  buildah          an installed buildah, or else Debian's; installing it takes root
+  cert-manager, constant-webhook, helm, kube-router, kubectl, liqo
+  buildah, skopeo  installed ones, or else Debian's; installing takes root
   node             what a real node takes: containerd, runc and CNI plugins of Debian, and an image of pause
   earlier          the version that the tests upgrade from
   chromium         an installed Chromium, or else Debian's; installing it takes root
@@ -69,7 +69,8 @@ Commands that build or fetch a tool of the tests into the cache, unless it is th
 Environment:
   EDGEWARD_CONTROL_PLANE, EDGEWARD_CERT_MANAGER, EDGEWARD_EARLIER, EDGEWARD_LIQO
                    a ready-made directory to use instead of building one
-  EDGEWARD_ACTIONLINT, EDGEWARD_BUILDAH, EDGEWARD_CHROMIUM, EDGEWARD_CONSTANT_WEBHOOK, EDGEWARD_HELM, EDGEWARD_PROMETHEUS
+  EDGEWARD_ACTIONLINT, EDGEWARD_BUILDAH, EDGEWARD_CHROMIUM, EDGEWARD_CONSTANT_WEBHOOK, EDGEWARD_HELM,
+  EDGEWARD_KUBE_ROUTER, EDGEWARD_PROMETHEUS, EDGEWARD_SKOPEO
                    a ready-made program to use instead of building or fetching one
   EDGEWARD_GATEKEEPER, EDGEWARD_KYVERNO
                    directories with other webhooks, which `bench create` compares with edgeward
@@ -112,8 +113,10 @@ fn main() -> ExitCode {
         (Some("constant-webhook"), []) => print(go_programs::constant_webhook()),
         (Some("earlier"), []) => print(earlier::obtain()),
         (Some("helm"), []) => print(go_programs::helm()),
+        (Some("kube-router"), []) => print(go_programs::kube_router()),
         (Some("liqo"), []) => print(go_programs::liqo()),
         (Some("prometheus"), []) => print(debian::prometheus()),
+        (Some("skopeo"), []) => print(debian::skopeo()),
         (Some("static"), []) => print(static_program::build_for_this_machine()),
         (Some("program"), []) => print(program::build(None)),
         (Some("program"), [platform]) => print(program::build(Some(platform))),

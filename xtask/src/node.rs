@@ -37,10 +37,10 @@ static void stop(int signal) { exit(0); }
 int main(void) { signal(SIGTERM, stop); signal(SIGINT, stop); for (;;) pause(); }
 ";
 
-/// Returns the directory with containerd, its shim, ctr, runc, `cni/`, and the image archive `pause.tar`. Installs nftables, which
-/// kube-proxy runs, if it is missing.
+/// Returns the directory with containerd, its shim, ctr, runc, `cni/`, and the image archive `pause.tar`. Installs the
+/// packet filters that kube-proxy and kube-router run, if they are missing.
 pub(crate) fn obtain() -> Result<PathBuf> {
-    debian::nft()?;
+    debian::packet_filters()?;
     if let Some(dir) = ready_made(VARIABLE)? {
         return Ok(dir);
     }

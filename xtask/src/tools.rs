@@ -36,6 +36,7 @@ const LANES: [&[Tool]; 3] = [
         ("Liqo", go_programs::LIQO, go_programs::liqo),
     ],
     &[
+        ("ip", debian::IP, debian::ip),
         ("Prometheus", debian::PROMETHEUS, debian::prometheus),
         ("Chromium", debian::CHROMIUM, debian::chromium),
         ("documentation site", book::BOOK, book::build),

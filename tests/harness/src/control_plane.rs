@@ -54,6 +54,8 @@ const UNTIL_INCURABLE: &str = r#"
     done"#;
 
 /// The address of the Service `kubernetes`.
+/// The addresses of Services.
+pub const SERVICES: &str = "10.96.0.0/16";
 const FIRST_SERVICE: &str = "10.96.0.1";
 
 const KUBECONFIG: &str = "kubeconfig";
@@ -68,20 +70,20 @@ pub enum FailureDetection {
 }
 
 /// Settings in which control planes differ.
-pub(crate) struct Shape {
-    pub(crate) nodes: Vec<Value>,
-    pub(crate) detection: FailureDetection,
+pub struct Shape {
+    pub nodes: Vec<Value>,
+    pub detection: FailureDetection,
     /// Whether the cluster is used for measuring. It then has no audit log, and no rate limit on calls by controllers and
     /// scheduler.
-    pub(crate) is_measured: bool,
+    pub is_measured: bool,
     /// Whether kwok runs pods. With many pods, kwok lists all of them again whenever it falls behind its watch.
-    pub(crate) runs_pods: bool,
+    pub runs_pods: bool,
     /// The address of a real node in this network namespace. Pods reach the API server there, and kwok does not run.
-    pub(crate) real_node: Option<IpAddr>,
+    pub real_node: Option<IpAddr>,
 }
 
 impl Shape {
-    pub(crate) fn edge_and(nodes: Vec<Value>, detection: FailureDetection) -> Self {
+    pub fn edge_and(nodes: Vec<Value>, detection: FailureDetection) -> Self {
         let nodes = EDGE_NODES.map(edge_node).into_iter().chain(nodes).collect();
         Self {
             nodes,
@@ -100,8 +102,8 @@ impl Default for Shape {
 }
 
 /// A running control plane. Dropping it ends every process and removes its files.
-pub(crate) struct ControlPlane {
-    pub(crate) kubectl: Kubectl,
+pub struct ControlPlane {
+    pub kubectl: Kubectl,
     pub(crate) rights: Rights,
     pub(crate) credentials: WebhookCredentials,
     pub(crate) authority: Authority,
@@ -125,7 +127,7 @@ pub(crate) fn binaries() -> Result<Option<PathBuf>> {
 }
 
 impl ControlPlane {
-    pub(crate) fn start(runtime: &Runtime, binaries: &Path, shape: &Shape) -> Result<Self> {
+    pub fn start(runtime: &Runtime, binaries: &Path, shape: &Shape) -> Result<Self> {
         remove_forgotten_runs();
         let dir = tempfile::Builder::new().prefix(RUN).tempdir()?;
         let mut ports = Ports::free()?;
@@ -226,7 +228,7 @@ impl ControlPlane {
         Ok(restored)
     }
 
-    pub(crate) fn kubeconfig(&self) -> PathBuf {
+    pub fn kubeconfig(&self) -> PathBuf {
         self.dir.path().join(KUBECONFIG)
     }
 
@@ -259,11 +261,11 @@ impl ControlPlane {
         found.with_context(|| format!("no {name}"))
     }
 
-    pub(crate) fn binary(&self, name: &str) -> PathBuf {
+    pub fn binary(&self, name: &str) -> PathBuf {
         self.binaries.join(name)
     }
 
-    pub(crate) fn dir(&self) -> &Path {
+    pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
@@ -310,7 +312,7 @@ impl ControlPlane {
     }
 
     /// Keeps the files of the run, with every log, for debugging.
-    pub(crate) fn keep(&mut self) {
+    pub fn keep(&mut self) {
         self.dir.disable_cleanup(true);
         eprintln!("e2e: logs are kept in {}", self.dir.path().display());
     }
@@ -479,7 +481,7 @@ fn api_server_args(files: &Files, ports: &Ports) -> Vec<String> {
         flag("service-account-key-file", &files.service_accounts.0),
         flag("service-account-signing-key-file", &files.service_accounts.1),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-        "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+        format!("--service-cluster-ip-range={SERVICES}"),
         // For `kubectl logs` of a real node.
         flag("kubelet-client-certificate", &files.admin.0),
         flag("kubelet-client-key", &files.admin.1),

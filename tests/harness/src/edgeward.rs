@@ -183,7 +183,7 @@ impl<'run> Edgeward<'run> {
     }
 
     pub fn target(&self) -> Result<Target> {
-        Target::new(self.serving.admission, &self.ca, self.process.id())
+        Target::new(self.serving.admission, "localhost", &self.ca, self.process.id())
     }
 
     /// Resets the peak memory (`VmHWM`) to the current value.

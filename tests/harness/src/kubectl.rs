@@ -48,7 +48,7 @@ impl Kubectl {
         Ok(minor.trim_end_matches('+').parse()?)
     }
 
-    pub(crate) fn in_namespace(&self, namespace: &str) -> Self {
+    pub fn in_namespace(&self, namespace: &str) -> Self {
         Self {
             namespace: Some(namespace.to_owned()),
             ..self.clone()

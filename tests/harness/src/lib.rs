@@ -35,7 +35,6 @@ pub mod prelude;
 pub mod process;
 pub mod prometheus;
 pub mod proxy;
-pub mod real_node;
 pub mod registration;
 pub mod rights;
 pub mod rollout;

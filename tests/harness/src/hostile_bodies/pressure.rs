@@ -32,6 +32,7 @@ const WORST: usize = 5;
 #[derive(Clone)]
 pub struct Target {
     address: SocketAddr,
+    name: ServerName<'static>,
     pid: u32,
     connector: TlsConnector,
 }
@@ -110,8 +111,8 @@ async fn worst(
 }
 
 impl Target {
-    /// `ca` is in PEM.
-    pub fn new(address: SocketAddr, ca: &str, pid: u32) -> Result<Self> {
+    /// `name` is one of the server's certificate, and `ca` its authority in PEM.
+    pub fn new(address: SocketAddr, name: &str, ca: &str, pid: u32) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(ca.as_bytes())?)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -121,6 +122,7 @@ impl Target {
             .with_no_client_auth();
         Ok(Self {
             address,
+            name: ServerName::try_from(name.to_owned())?,
             pid,
             connector: TlsConnector::from(Arc::new(config)),
         })
@@ -153,10 +155,7 @@ impl Target {
 
     async fn begin(&self, body: &[u8]) -> Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(self.address).await?;
-        let mut stream = self
-            .connector
-            .connect(ServerName::try_from("localhost")?, stream)
-            .await?;
+        let mut stream = self.connector.connect(self.name.clone(), stream).await?;
         let head = format!(
             "POST /mutate?timeout=30s HTTP/1.1\r\nhost: x\r\nx: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             "x".repeat(HEAD),

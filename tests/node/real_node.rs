@@ -1,4 +1,4 @@
-//! A real node beside a control plane: containerd, kubelet and kube-proxy. All run in this process's [sandbox](crate::sandbox),
+//! A real node beside a control plane: containerd, kubelet, kube-proxy and kube-router, which enforces network policies. All run in this process's sandbox,
 //! so that nothing of them outlives it.
 
 use std::env;
@@ -7,20 +7,23 @@ use std::process::Command;
 
 use tokio::runtime::Runtime;
 
-use crate::control_plane::{ControlPlane, FailureDetection, Shape};
-use crate::prelude::*;
-use crate::wait::TIMEOUT;
+use edgeward_harness::control_plane::{ControlPlane, FailureDetection, SERVICES, Shape};
+use edgeward_harness::prelude::*;
+use edgeward_harness::wait::TIMEOUT;
 
-pub const NODE: &str = "edge-1";
+pub(crate) const NODE: &str = "edge-1";
 
 /// The image of pods that do nothing, under the name that its archive has.
-pub const PAUSE: &str = "localhost/pause:1";
+pub(crate) const PAUSE: &str = "localhost/pause:1";
 
 /// The variable that names the folder with containerd, runc, CNI plugins and the archive `pause.tar`.
-pub const PROGRAMS: &str = "EDGEWARD_NODE";
+pub(crate) const PROGRAMS: &str = "EDGEWARD_NODE";
+
+/// The variable that names the program kube-router.
+pub(crate) const KUBE_ROUTER: &str = "EDGEWARD_KUBE_ROUTER";
 
 /// The node's address.
-pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 10);
+pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 10);
 
 /// Gives the network namespace an address, and forwarding between it and pods.
 const NETWORK: &str = "ip link set lo up && ip link add node type veth peer name beyond && \
@@ -28,7 +31,7 @@ const NETWORK: &str = "ip link set lo up && ip link add node type veth peer name
     ip route add default via 198.51.100.1 && sysctl --quiet --write net.ipv4.ip_forward=1";
 
 /// A running cluster of one real node. Dropping it ends its processes; the containers end with the sandbox.
-pub struct RealNode {
+pub(crate) struct RealNode {
     // Dropped before the control plane.
     processes: Vec<Process>,
     plane: ControlPlane,
@@ -37,7 +40,7 @@ pub struct RealNode {
 
 impl RealNode {
     /// Starts the cluster, with the images of these archives on its node. Takes about 15 s.
-    pub fn start(runtime: &Runtime, images: &[PathBuf]) -> Result<Self> {
+    pub(crate) fn start(runtime: &Runtime, images: &[PathBuf]) -> Result<Self> {
         let folder = |name: &str| env::var_os(name).map(PathBuf::from).with_context(|| name.to_owned());
         let programs = folder(PROGRAMS)?;
         run(Command::new("sh").args(["-c", NETWORK]))?;
@@ -56,25 +59,26 @@ impl RealNode {
         node.start_proxy()?;
         let wait = ["wait", "--for=create", "node", NODE, TIMEOUT];
         node.kubectl("default").run(&wait, "")?;
+        node.start_policies()?;
         let wait = ["wait", "--for=condition=Ready", "node", NODE, TIMEOUT];
         node.kubectl("default").run(&wait, "")?;
         Ok(node)
     }
 
-    pub fn kubectl(&self, namespace: &str) -> Kubectl {
+    pub(crate) fn kubectl(&self, namespace: &str) -> Kubectl {
         self.plane.kubectl.in_namespace(namespace)
     }
 
-    pub fn kubeconfig(&self) -> PathBuf {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.plane.kubeconfig()
     }
 
-    pub fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         self.plane.dir()
     }
 
     /// Keeps the logs of every program.
-    pub fn keep(&mut self) {
+    pub(crate) fn keep(&mut self) {
         self.plane.keep();
     }
 
@@ -120,6 +124,20 @@ impl RealNode {
             "--conntrack-min=0".to_owned(),
         ];
         self.start_program("kube-proxy", &self.plane.binary("kube-proxy"), &args)
+    }
+
+    fn start_policies(&mut self) -> Result<()> {
+        let program = PathBuf::from(env::var_os(KUBE_ROUTER).context(KUBE_ROUTER)?);
+        let args = [
+            format!("--kubeconfig={}", self.kubeconfig().display()),
+            format!("--hostname-override={NODE}"),
+            format!("--service-cluster-ip-range={SERVICES}"),
+            "--run-firewall=true".to_owned(),
+            "--run-router=false".to_owned(),
+            "--run-service-proxy=false".to_owned(),
+            "--health-port=0".to_owned(),
+        ];
+        self.start_program("kube-router", &program, &args)
     }
 
     /// Writes a configuration, with this cluster's paths in place of its variables.
