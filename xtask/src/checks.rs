@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::report::{Report, timed};
 use crate::shell::{cargo, output, run, run_beside, side_by_side, workspace};
-use crate::suite::{CLUSTER, SOAK};
+use crate::suite::{CLUSTER, NODE, SOAK};
 use crate::tools::NoTool;
 use crate::{cargo_tools, go_programs};
 
@@ -72,8 +72,8 @@ fn code(report: &mut Report) -> Result<()> {
     report.stage("clippy", || {
         run(cargo(["clippy", "--workspace", "--all-targets", "--locked"]).args(STRICT))?;
         // `--all-targets` leaves out targets with `test = false` or `bench = false`.
-        run(cargo(["clippy", "--workspace", "--test", SOAK, "--bench", CLUSTER, "--locked"]).args(STRICT))?;
-        run(cargo(["clippy", "--manifest-path", FUZZ, "--all-targets", "--locked"]).args(STRICT))
+        let others = ["--test", SOAK, "--test", NODE, "--bench", CLUSTER];
+        run(cargo(["clippy", "--workspace", "--locked"]).args(others).args(STRICT))
     })?;
     report.stage("doc", || {
         run(cargo(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))

@@ -31,6 +31,22 @@ pub(crate) fn cargo<const N: usize>(args: [&str; N]) -> Command {
     command
 }
 
+/// The same command, which leaves the processor to others.
+pub(crate) fn nice(command: &Command) -> Command {
+    let mut nice = Command::new("nice");
+    nice.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => nice.env(name, value),
+            None => nice.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        nice.current_dir(folder);
+    }
+    nice
+}
+
 /// Removes what `cargo run` sets for xtask. Build scripts such as ring's would run again in each checkout.
 pub(crate) fn without_own_environment(command: &mut Command) {
     for (name, _) in env::vars_os() {

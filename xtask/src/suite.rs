@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 
 use crate::fuzz;
 use crate::report::{Report, Stage, timed};
-use crate::shell::{cargo, follow, run, side_by_side};
+use crate::shell::{cargo, follow, nice, run, side_by_side};
 use crate::targets::{self, Target};
 use crate::test_output::TestOutput;
 use crate::tools::Tools;
@@ -18,7 +18,7 @@ const E2E: &str = "e2e";
 pub(crate) const SOAK: &str = "soak";
 
 /// Tests of the image on a real node, which also take minutes.
-const NODE: &str = "node";
+pub(crate) const NODE: &str = "node";
 
 /// Benchmarks of edgeward in a cluster. They use release builds and print tables.
 pub(crate) const CLUSTER: &str = "cluster";
@@ -61,28 +61,38 @@ pub(crate) fn bench(filters: &[String]) -> Result<()> {
     Report::of(|report| benches(report, filters))
 }
 
-/// Runs two lanes at once: e2e and WAN, which mostly wait, and all others, which mostly compute. Each lane runs its targets one
-/// after another. The others leave the processor to e2e when it needs it.
+/// Runs two lanes at once: e2e and WAN, which mostly wait, and all others, which are built and mostly compute. Each lane runs its
+/// targets one after another. The others leave the processor to e2e when it needs it.
 fn everything(report: &mut Report) -> Result<()> {
-    let (tools, targets) = prepare(report, &["--workspace"])?;
-    let runs = targets.iter().map(|target| Run::of(target, &tools));
-    let (mut waiting, mut others): (Vec<_>, Vec<_>) = runs.partition(|run| [E2E, WAN].contains(&&*run.name));
-    waiting.sort_by_key(|run| run.name == WAN);
-    ensure!(waiting.len() == 2, "cargo built no test target {E2E} or {WAN}");
-    // The examples in the documentation, which rustdoc builds and runs.
-    let doc = cargo(["test", "--workspace", "--locked", "--doc"]);
-    others.insert(0, Run::new("doc", doc));
-    others.iter_mut().for_each(Run::leave_the_processor);
-    let one_by_one = |runs: Vec<Run>| runs.into_iter().map(|run| run.finish().0).collect::<Vec<_>>();
-    let (waiting, others) = side_by_side(|| one_by_one(waiting), || one_by_one(others));
+    const WAITING: [&str; 2] = [E2E, WAN];
+    let (tools, targets) = prepare(report, &["--workspace", "--test", E2E, "--test", WAN])?;
+    ensure!(targets.len() == 2, "cargo built no test target {E2E} or {WAN}");
+    let waiting = || {
+        let runs = targets.iter().map(|target| Run::of(target, &tools));
+        runs.map(|run| run.finish().0).collect::<Vec<_>>()
+    };
+    let others = || {
+        let (build, targets) = timed("build of the others", || {
+            targets::build(nice(&cargo([])), &["--workspace"])
+        });
+        let others = targets.into_iter().flatten();
+        let others = others.filter(|target| !WAITING.contains(&&*target.name));
+        // The examples in the documentation, which rustdoc builds and runs.
+        let doc = Run::new("doc", cargo(["test", "--workspace", "--locked", "--doc"]));
+        let runs = others.map(|target| Run::of(&target, &tools)).chain([doc]);
+        let ended = runs.map(|run| run.at_leisure().finish().0);
+        [build].into_iter().chain(ended).collect::<Vec<_>>()
+    };
+    let (waiting, others) = side_by_side(waiting, others);
     report.add(waiting.into_iter().chain(others));
     report.verdict()
 }
 
 /// Obtains the tools and compiles the tests at the same time.
 fn prepare(report: &mut Report, tests: &[&str]) -> Result<(Tools, Vec<Target>)> {
-    let ((stages, tools), (build, targets)) =
-        side_by_side(Tools::obtain, || timed("build of the tests", || targets::build(tests)));
+    let ((stages, tools), (build, targets)) = side_by_side(Tools::obtain, || {
+        timed("build of the tests", || targets::build(cargo([]), tests))
+    });
     report.add(stages);
     report.add([build]);
     // Reports a compile error of the tests before an error of the tools.
@@ -136,19 +146,9 @@ impl Run {
         Self::new(&target.name, command)
     }
 
-    fn leave_the_processor(&mut self) {
-        let mut nice = Command::new("nice");
-        nice.arg(self.command.get_program()).args(self.command.get_args());
-        for (name, value) in self.command.get_envs() {
-            match value {
-                Some(value) => nice.env(name, value),
-                None => nice.env_remove(name),
-            };
-        }
-        if let Some(folder) = self.command.get_current_dir() {
-            nice.current_dir(folder);
-        }
-        self.command = nice;
+    fn at_leisure(mut self) -> Self {
+        self.command = nice(&self.command);
+        self
     }
 
     /// Waits for the target and prints each of its lines with its name. Returns its stage, and whether it ran any test.

@@ -6,8 +6,6 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::shell::cargo;
-
 pub(crate) struct Target {
     /// The target's name, such as `e2e`, or `edgeward (lib)` for unit tests.
     pub(crate) name: String,
@@ -16,21 +14,16 @@ pub(crate) struct Target {
     folder: PathBuf,
 }
 
-/// Builds everything that `cargo test ARGS` would run, and returns it by name. Cargo locks the build directory only while it
-/// builds, so the returned programs can run in parallel.
-pub(crate) fn build(args: &[&str]) -> Result<Vec<Target>> {
+/// Builds with this cargo everything that `cargo test ARGS` would run, and returns it by name. Cargo locks the build directory only
+/// while it builds, so the returned programs can run in parallel.
+pub(crate) fn build(mut cargo: Command, args: &[&str]) -> Result<Vec<Target>> {
     eprintln!("$ cargo test --locked --no-run {}", args.join(" "));
-    let built = cargo([
-        "test",
-        "--locked",
-        "--no-run",
-        "--message-format",
-        "json-render-diagnostics",
-    ])
-    .args(args)
-    .stderr(Stdio::inherit())
-    .output()
-    .context("cannot start cargo")?;
+    cargo.args(["test", "--locked", "--no-run"]).args(args);
+    let messages = cargo.args(["--message-format", "json-render-diagnostics"]);
+    let built = messages
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start cargo")?;
     ensure!(built.status.success(), "`cargo test --no-run`: {}", built.status);
     let messages = String::from_utf8(built.stdout).context("cargo's messages")?;
     let mut targets: Vec<_> = messages.lines().filter_map(read).collect();
