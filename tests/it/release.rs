@@ -58,7 +58,7 @@ fn tool(name: &str) -> Option<PathBuf> {
 
 #[test]
 fn release_has_same_bytes_twice_and_names_its_image() {
-    let (Some(_), Some(helm)) = (tool("kubectl"), tool("helm")) else {
+    let (Some(kubectl), Some(helm), Some(skopeo)) = (tool("kubectl"), tool("helm"), tool("skopeo")) else {
         return;
     };
     let (one, two) = (folder(&PLATFORMS), folder(&PLATFORMS));
@@ -103,9 +103,18 @@ fn release_has_same_bytes_twice_and_names_its_image() {
     let mut template = Command::new(helm);
     template.args(["template", "edgeward", "--namespace", "edgeward-system"]);
     let chart = output(template.arg(files.join("edgeward-0.1.0.tgz")));
+    let (_, digest) = image.split_once('@').unwrap();
+    is_copied_whole(&skopeo, &files.join("edgeward-0.1.0-image.tar"), digest);
+    page_installs(&kubectl, &files);
     for text in [&chart, &read("install.yaml"), &read("install-cert-manager.yaml")] {
         assert_eq!(deployed_image(text), image);
     }
+
+    let archive = files.join("edgeward-0.1.0-linux-amd64.tar.gz");
+    assert_eq!(
+        output(Command::new("tar").arg("-tzf").arg(archive)),
+        "edgeward\nkubectl-edgeward\nkubectl_complete-edgeward\nLICENSE\n"
+    );
 
     let plugin: Value = serde_saphyr::from_str(&read("krew.yaml")).unwrap();
     for platform in plugin["spec"]["platforms"].as_array().unwrap() {
@@ -118,6 +127,30 @@ fn release_has_same_bytes_twice_and_names_its_image() {
         notes.contains("/blob/v0.1.0/docs/guide/") && !notes.contains("](docs/"),
         "{notes}"
     );
+}
+
+/// The kustomization of the page on installing takes the release's manifests and adds the cloud's endpoint.
+fn page_installs(kubectl: &Path, files: &Path) {
+    let page = fs::read_to_string(workspace().join("docs/guide/install.md")).unwrap();
+    let (_, rest) = page.split_once("> mine/kustomization.yaml <<EOF\n").unwrap();
+    let (kustomization, _) = rest.split_once("EOF\n").unwrap();
+    fs::write(files.join("kustomization.yaml"), kustomization.replace("$RELEASE/", "")).unwrap();
+    let made = output(Command::new(kubectl).arg("kustomize").arg(files));
+    assert!(made.contains("cloudEndpoint: https://cloud.example.com:6443"), "{made}");
+}
+
+/// What `skopeo copy` of the release workflow publishes has the digest that the manifests name.
+fn is_copied_whole(skopeo: &Path, archive: &Path, digest: &str) {
+    let copy = tempfile::tempdir().unwrap();
+    let (from, to) = (
+        format!("oci-archive:{}", archive.display()),
+        format!("dir:{}", copy.path().display()),
+    );
+    let options = ["--insecure-policy", "copy", "--all", "--preserve-digests", &from, &to];
+    output(Command::new(skopeo).args(options));
+    let manifest = copy.path().join("manifest.json");
+    let copied = output(Command::new(skopeo).arg("manifest-digest").arg(manifest));
+    assert_eq!(copied.trim(), digest);
 }
 
 fn deployed_image(manifests: &str) -> String {

@@ -51,6 +51,12 @@ fn is_in_image(platform: &Platform, folder: &Path) -> bool {
 }
 
 pub(crate) fn build(project: &Project, folder: &Path) -> Result<Image> {
+    let has_program = PLATFORMS.iter().any(|platform| is_in_image(platform, folder));
+    let place = folder.display();
+    ensure!(
+        has_program,
+        "{place} has no program for Linux: run `cargo xtask program` first"
+    );
     let certificates = certificates();
     // The Dockerfile's target `prebuilt` copies it.
     fs::write(folder.join(PROGRAMS).join(CERTIFICATES), &certificates)?;
@@ -63,7 +69,6 @@ pub(crate) fn build(project: &Project, folder: &Path) -> Result<Image> {
         manifests.extend([image, attestation]);
         bills.push((platform.target, bill));
     }
-    ensure!(!manifests.is_empty(), "{} has no program for Linux", folder.display());
     let mut index = layout.add_index(manifests, labels(project))?;
     let digest = index.digest().to_string();
     let version = &project.version;

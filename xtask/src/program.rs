@@ -113,9 +113,15 @@ fn cross_compile(target: &str) -> Result<()> {
     run(&mut build)
 }
 
-/// Runs the program's three scenarios against its own server, on an emulated processor.
+/// Runs the program on an emulated processor, also as a server in its demonstration.
 fn start_emulated(platform: &Platform, program: &Path) -> Result<()> {
     let (processor, _) = platform.target.split_once('-').context("a target has parts")?;
     let emulator = debian::qemu(processor.trim_end_matches("v7"))?;
-    run(Command::new(emulator).arg(program).arg("demo").stdout(io::stderr()))
+    let review = ["review", "-f", "examples/pods.yaml", "--fleet", "examples/fleet.yaml"];
+    for args in [&["--version"][..], &["demo"], &review] {
+        let mut start = Command::new(&emulator);
+        start.arg(program).args(args).current_dir(workspace());
+        run(start.stdout(io::stderr()))?;
+    }
+    Ok(())
 }

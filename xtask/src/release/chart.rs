@@ -35,6 +35,9 @@ pub(super) fn package(project: &Project, tag: &str, folder: &Path) -> Result<Vec
     replace(&chart.join("values.yaml"), "tag: \"\"\n", &format!("tag: {tag}\n"))?;
     let address = format!("home: {repository}\nsources: [{repository}]\ntype: application\n");
     replace(&chart.join("Chart.yaml"), "type: application\n", &address)?;
+    let readme = fs::read_to_string(chart.join("README.md"))?;
+    let here = format!("]({repository}/blob/v{}/", project.version);
+    fs::write(chart.join("README.md"), readme.replace("](../../../", &here))?;
     let mut helm = Command::new(go_programs::helm()?);
     // stdout is for what the release has.
     run(helm

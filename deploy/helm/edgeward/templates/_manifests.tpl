@@ -105,7 +105,7 @@ edgeward-config-{{ include "edgeward.config" . | sha256sum | trunc 10 }}
 {{- with index $values $field }}{{ $_ := set $template.spec $field . }}{{ end -}}
 {{- end -}}
 {{- $container := first $template.spec.containers -}}
-{{- $repository := required "image.repository: name your image, for none is published (docs/guide/install.md tells how to build it)" $values.image.repository -}}
+{{- $repository := required "image.repository: name your image (docs/guide/install.md tells how to build it)" $values.image.repository -}}
 {{- $_ := set $container "image" (printf "%s:%s" $repository ($values.image.tag | default .Chart.AppVersion)) -}}
 {{- $_ := set $container "imagePullPolicy" $values.image.pullPolicy -}}
 {{- $_ := set $container "resources" $values.resources -}}
