@@ -68,7 +68,7 @@ impl Executor {
                 changed = plans.changed() => if changed.is_err() {
                     return;
                 },
-                () = self.context.clock.reach(Some(retry_at)) => {}
+                () = self.context.clock.reach(retry_at) => {}
             }
         }
     }

@@ -180,10 +180,7 @@ async fn watch_until_impossible(
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
-                // A list that begins may fail as the last one did.
-                if !matches!(event, Event::Init) {
-                    last_error.clear();
-                }
+                watcher::recovered(&event, &mut last_error);
                 apply(event);
             }
             Err(error) => match watcher::code(&error) {

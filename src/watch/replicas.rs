@@ -7,7 +7,7 @@ use edgeward_cluster::engine::Change;
 use futures::StreamExt as _;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
-use kube::runtime::watcher::{Config, Event};
+use kube::runtime::watcher::Config;
 
 use crate::instruments::metrics::Metrics;
 use crate::watch::Cluster;
@@ -31,10 +31,7 @@ impl Cluster {
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {
-                    // A list that begins may fail as the last one did.
-                    if !matches!(event, Event::Init) {
-                        last_error.clear();
-                    }
+                    watcher::recovered(&event, &mut last_error);
                     known.apply(event, &mut listed, |slice: &EndpointSlice, _| Some(slice.clone()));
                 }
                 Err(error) => {

@@ -170,6 +170,7 @@ where
     let only = Config::default().fields(&format!("metadata.name={name}"));
     let (mut exists, mut last_error) = (false, String::new());
     events(api, only).filter_map(move |event| {
+        event.iter().for_each(|event| recovered(event, &mut last_error));
         let told = match event {
             Ok(Event::Init) => {
                 exists = false;
@@ -186,9 +187,6 @@ where
                 None
             }
         };
-        if told.is_some() {
-            last_error.clear();
-        }
         std::future::ready(told)
     })
 }
@@ -200,6 +198,14 @@ pub(crate) fn count_and_log(kind: &'static str, error: impl Into<anyhow::Error>,
     if error != *last {
         tracing::warn!(kind, error, "watch failed; it is tried again");
         *last = error;
+    }
+}
+
+/// Forgets the `last` logged failure, so that it is logged when it occurs again. A list that begins may fail as the last
+/// one did.
+pub(crate) fn recovered<K>(event: &Event<K>, last: &mut String) {
+    if !matches!(event, Event::Init) {
+        last.clear();
     }
 }
 

@@ -1,5 +1,5 @@
-//! A real node beside a control plane: containerd, kubelet, kube-proxy and kube-router, which enforces network policies. All run in this process's sandbox,
-//! so that nothing of them outlives it.
+//! A real node beside a control plane: containerd, kubelet, kube-proxy and kube-router, which enforces network policies. All run
+//! in this process's sandbox, so that nothing of them outlives it.
 
 use std::env;
 use std::net::{IpAddr, Ipv4Addr};

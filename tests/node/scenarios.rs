@@ -3,20 +3,19 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use crate::real_node::{NODE, PAUSE, RealNode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use edgeward::testkit::{BODY_LIMIT, ORDINARY_BODY};
 use edgeward_harness::cert_manager::CertManager;
 use edgeward_harness::helm::Helm;
-use edgeward_harness::hostile_bodies::pressure::{Limits, Target, press};
+use edgeward_harness::hostile_bodies::pressure::{Limits, MOST_KIB, Target, press};
 use edgeward_harness::installation::WEBHOOK;
 use edgeward_harness::pki::Authority;
 use edgeward_harness::prelude::*;
-use edgeward_harness::process::memory_kib;
 use edgeward_harness::wait::TIMEOUT;
 
 use crate::installed::{Installed, image, rolled_out};
+use crate::real_node::{NODE, PAUSE, RealNode};
 
 /// Selects edgeward's pods.
 const OURS: &str = "app.kubernetes.io/name=edgeward";
@@ -223,17 +222,10 @@ pub(crate) fn hostile_bodies(node: &RealNode) -> Result<()> {
         ordinary: ORDINARY_BODY,
     };
     let target = Target::new(address, SERVICE, &bundle, pid)?;
-    let pressed = tokio::runtime::Runtime::new()?.block_on(press(&target, limits, 0..SEEDS));
-    // How many ordinary reviews are answered meanwhile depends on the machine; the soak test holds that.
-    let most = match pressed {
-        Ok(resident) => resident.most,
-        Err(error) => {
-            println!("hostile bodies: {error:#}");
-            memory_kib(pid, "VmHWM")?
-        }
-    };
+    let resident = tokio::runtime::Runtime::new()?.block_on(press(&target, limits, 0..SEEDS))?;
     let limit = &ours["spec"]["containers"][0]["resources"]["limits"]["memory"];
-    println!("hostile bodies: {} MiB at most, of {limit}", most / 1024);
+    println!("hostile bodies: {} MiB at most, of {limit}", resident.most / 1024);
+    ensure!(resident.most <= MOST_KIB, "{resident:?}");
     ensure!(restarts(node)? == 0, "it was killed");
     Ok(())
 }

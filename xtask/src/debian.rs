@@ -1,4 +1,5 @@
-//! Programs from Debian packages, if they are not installed: Prometheus with promtool, a headless Chromium, buildah, skopeo and network tools.
+//! Programs from Debian packages, if they are not installed: Prometheus with promtool, a headless Chromium, buildah, skopeo and
+//! network tools.
 
 use std::env;
 use std::fs;
@@ -84,31 +85,29 @@ pub(crate) fn chromium() -> Result<PathBuf> {
         "chromium",
         "google-chrome",
     ];
-    match ready_made(CHROMIUM)? {
-        Some(program) => Ok(program),
-        None => install("Chromium", NAMES[0], &NAMES, CHROMIUM),
-    }
+    ready_made_or_installed("Chromium", NAMES[0], &NAMES, CHROMIUM)
 }
 
 /// Returns buildah, which builds the Dockerfile's image without a daemon.
 pub(crate) fn buildah() -> Result<PathBuf> {
-    match ready_made(BUILDAH)? {
-        Some(program) => Ok(program),
-        None => install("buildah", "buildah", &["buildah"], BUILDAH),
-    }
+    ready_made_or_installed("buildah", "buildah", &["buildah"], BUILDAH)
 }
 
 /// Returns skopeo, which copies images.
 pub(crate) fn skopeo() -> Result<PathBuf> {
-    match ready_made(SKOPEO)? {
-        Some(program) => Ok(program),
-        None => install("skopeo", "skopeo", &["skopeo"], SKOPEO),
-    }
+    ready_made_or_installed("skopeo", "skopeo", &["skopeo"], SKOPEO)
 }
 
 /// Returns `ip`, which makes the network namespaces of the WAN tests.
 pub(crate) fn ip() -> Result<PathBuf> {
-    install("ip", "iproute2", &["ip"], "PATH")
+    ready_made_or_installed("ip", "iproute2", &["ip"], IP)
+}
+
+fn ready_made_or_installed(name: &str, package: &str, programs: &[&str], variable: &str) -> Result<PathBuf> {
+    match ready_made(variable)? {
+        Some(program) => Ok(program),
+        None => install(name, package, programs, variable),
+    }
 }
 
 /// Returns the installed program of one of these names. If there is none, installs the package, which takes root.

@@ -90,44 +90,34 @@ pub(crate) fn liqo() -> Result<PathBuf> {
 
 /// Returns the program `kube-router`, which enforces network policies on a real node (four minutes).
 pub(crate) fn kube_router() -> Result<PathBuf> {
-    let module = Module {
-        name: "kube-router",
-        variable: "EDGEWARD_KUBE_ROUTER",
-        folder: workspace().join("tests/node/kube-router"),
-        cache: "kube-router",
-    };
-    program(&module, "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router")
+    let package = "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router";
+    program("kube-router", "EDGEWARD_KUBE_ROUTER", "tests/node/kube-router", package)
 }
 
 /// Returns the program `actionlint`, which checks workflows (half a minute).
 pub(crate) fn actionlint() -> Result<PathBuf> {
-    let module = Module {
-        name: "actionlint",
-        variable: ACTIONLINT,
-        folder: workspace().join("xtask/actionlint"),
-        cache: "actionlint",
-    };
-    program(&module, "github.com/rhysd/actionlint/cmd/actionlint")
+    let package = "github.com/rhysd/actionlint/cmd/actionlint";
+    program("actionlint", ACTIONLINT, "xtask/actionlint", package)
 }
 
 /// Returns the webhook that always gives the same answer. Benchmarks compare edgeward with it. It builds in seconds.
 pub(crate) fn constant_webhook() -> Result<PathBuf> {
-    let module = Module {
-        name: "constant webhook",
-        variable: "EDGEWARD_CONSTANT_WEBHOOK",
-        folder: workspace().join("benches/constant"),
-        cache: "constant-webhook",
-    };
-    program(&module, ".")
+    program("constant-webhook", "EDGEWARD_CONSTANT_WEBHOOK", "benches/constant", ".")
 }
 
-/// Returns the only program of a module. In the cache it has the name of its folder.
-fn program(module: &Module, package: &str) -> Result<PathBuf> {
-    if let Some(program) = ready_made(module.variable)? {
+/// Returns the only program of the module in this folder. In the cache it has this name.
+fn program(name: &'static str, variable: &'static str, folder: &str, package: &str) -> Result<PathBuf> {
+    if let Some(program) = ready_made(variable)? {
         return Ok(program);
     }
+    let module = Module {
+        name,
+        variable,
+        folder: workspace().join(folder),
+        cache: name,
+    };
     let dir = module.built(&["2: trimpath, stripped"], |partial| {
-        module.build(package, "", &partial.join(module.cache))
+        module.build(package, "", &partial.join(name))
     })?;
-    Ok(dir.join(module.cache))
+    Ok(dir.join(name))
 }

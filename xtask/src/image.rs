@@ -51,17 +51,18 @@ fn is_in_image(platform: &Platform, folder: &Path) -> bool {
 }
 
 pub(crate) fn build(project: &Project, folder: &Path) -> Result<Image> {
-    let has_program = PLATFORMS.iter().any(|platform| is_in_image(platform, folder));
-    let place = folder.display();
+    let platforms = PLATFORMS.iter().filter(|platform| is_in_image(platform, folder));
+    let platforms: Vec<_> = platforms.collect();
     ensure!(
-        has_program,
-        "{place} has no program for Linux: run `cargo xtask program` first"
+        !platforms.is_empty(),
+        "{} has no program for Linux: run `cargo xtask program` first",
+        folder.display()
     );
     let certificates = certificates();
     // The Dockerfile's target `prebuilt` copies it.
     fs::write(folder.join(PROGRAMS).join(CERTIFICATES), &certificates)?;
     let (mut layout, mut manifests, mut bills) = (Layout::default(), vec![], vec![]);
-    for platform in PLATFORMS.iter().filter(|platform| is_in_image(platform, folder)) {
+    for platform in platforms {
         let program = fs::read(platform.program(folder))?;
         let image = layout.add_image(platform.arch, &files(&certificates, program), config(project)?)?;
         let bill = sbom::of_target(platform.target)?;

@@ -70,7 +70,7 @@ Environment:
   EDGEWARD_CONTROL_PLANE, EDGEWARD_CERT_MANAGER, EDGEWARD_EARLIER, EDGEWARD_LIQO
                    a ready-made directory to use instead of building one
   EDGEWARD_ACTIONLINT, EDGEWARD_BUILDAH, EDGEWARD_CHROMIUM, EDGEWARD_CONSTANT_WEBHOOK, EDGEWARD_HELM,
-  EDGEWARD_KUBE_ROUTER, EDGEWARD_PROMETHEUS, EDGEWARD_SKOPEO
+  EDGEWARD_IP, EDGEWARD_KUBE_ROUTER, EDGEWARD_PROMETHEUS, EDGEWARD_SKOPEO
                    a ready-made program to use instead of building or fetching one
   EDGEWARD_GATEKEEPER, EDGEWARD_KYVERNO
                    directories with other webhooks, which `bench create` compares with edgeward

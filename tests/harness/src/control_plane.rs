@@ -53,9 +53,10 @@ const UNTIL_INCURABLE: &str = r#"
         grep -qE "$curable" "$log" || exit 1
     done"#;
 
-/// The address of the Service `kubernetes`.
 /// The addresses of Services.
 pub const SERVICES: &str = "10.96.0.0/16";
+
+/// The address of the Service `kubernetes`.
 const FIRST_SERVICE: &str = "10.96.0.1";
 
 const KUBECONFIG: &str = "kubeconfig";

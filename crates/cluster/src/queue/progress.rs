@@ -67,9 +67,9 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Returns the next entries, within the limit on concurrent changes, and the moment of the next retry. Updates of
+    /// Returns the next entries, within the limit on concurrent changes, and the moment of the next retry, if there is one. Updates of
     /// pods that stay gated begin after all releases.
-    pub fn begin(&mut self, plan: &Plan, config: &Config, now: Moment) -> (Vec<PlanEntry>, Moment) {
+    pub fn begin(&mut self, plan: &Plan, config: &Config, now: Moment) -> (Vec<PlanEntry>, Option<Moment>) {
         self.done.retain(|_, done| done.at.after(MEMORY) > now);
         let (mut due, mut retry_at) = (Vec::new(), NEVER);
         for updates in [false, true] {
@@ -104,7 +104,7 @@ impl Progress {
                 due.push(entry);
             }
         }
-        (due, retry_at)
+        (due, Some(retry_at).filter(|at| *at < NEVER))
     }
 
     /// Handles the end of an entry that [`Self::begin`] returned. The result is `None` if nothing could be done.

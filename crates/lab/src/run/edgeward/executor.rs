@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use edgeward_cluster::engine::DecisionContext;
 use edgeward_cluster::queue::{PatchResult, Plan, PlanAction, PlanEntry, Progress};
 use edgeward_decision::model::decision_id::DecisionId;
-use edgeward_kube::units::{Micros, Moment};
 
 use super::{Placer, Run, clock, records};
 use crate::cluster::Phase;
@@ -55,9 +54,8 @@ impl Run<'_> {
             let Executor { plan, progress, .. } = &mut edgeward.executor;
             let (due, retry_at) = progress.begin(plan, &edgeward.config, now);
             if due.is_empty() {
-                if retry_at < Moment(i64::MAX) {
-                    let pause = Micros(retry_at.since(now).0);
-                    self.events.schedule(self.now + pause, Event::Execute);
+                if let Some(at) = retry_at {
+                    self.events.schedule(self.now + at.since(now), Event::Execute);
                 }
                 return;
             }
@@ -72,7 +70,7 @@ impl Run<'_> {
 
     fn finished(&mut self, step: &PlanEntry, result: Option<PatchResult>) {
         let now = clock(self.now).moment;
-        if let Placer::Edgeward(edgeward) = &mut self.placer {
+        if let Some(edgeward) = self.edgeward() {
             edgeward.executor.progress.finish(step, result, now);
         }
     }
