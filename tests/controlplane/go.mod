@@ -1,5 +1,5 @@
 // The commands of a real Kubernetes control plane, named as tools. There is no Go source here:
-// `cargo xtask control-plane` runs `go build -o <cache>/ tool`. Another Kubernetes minor is three
+// `cargo xtask control-plane` and `cargo xtask node` build them. Another Kubernetes minor is three
 // version numbers: the two `require` lines and the version that every staging module is replaced by.
 module edgeward.io/controlplane
 

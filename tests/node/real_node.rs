@@ -16,7 +16,7 @@ pub(crate) const NODE: &str = "edge-1";
 /// The image of pods that do nothing, under the name that its archive has.
 pub(crate) const PAUSE: &str = "localhost/pause:1";
 
-/// The variable that names the folder with containerd, runc, CNI plugins and the archive `pause.tar`.
+/// The variable that names the folder with kubelet, kube-proxy, containerd, runc, CNI plugins and the archive `pause.tar`.
 pub(crate) const PROGRAMS: &str = "EDGEWARD_NODE";
 
 /// The variable that names the program kube-router.
@@ -112,7 +112,7 @@ impl RealNode {
             format!("--node-ip={ADDRESS}"),
             "--node-labels=node.role/edge=true".to_owned(),
         ];
-        self.start_program("kubelet", &self.plane.binary("kubelet"), &args)
+        self.start_program("kubelet", &self.programs.join("kubelet"), &args)
     }
 
     fn start_proxy(&mut self) -> Result<()> {
@@ -123,7 +123,7 @@ impl RealNode {
             "--conntrack-max-per-core=0".to_owned(),
             "--conntrack-min=0".to_owned(),
         ];
-        self.start_program("kube-proxy", &self.plane.binary("kube-proxy"), &args)
+        self.start_program("kube-proxy", &self.programs.join("kube-proxy"), &args)
     }
 
     fn start_policies(&mut self) -> Result<()> {

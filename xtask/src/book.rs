@@ -16,7 +16,7 @@ const MDBOOK: &str = "0.5.4";
 /// Builds the site of `docs/`, with a search, into `target/book`. Returns that directory.
 pub(crate) fn build() -> Result<PathBuf> {
     let options = ["--no-default-features", "--features", "search"];
-    let program = cargo_tools::obtain("mdbook", MDBOOK, &options)?;
+    let program = cargo_tools::obtain("mdbook", MDBOOK, None, &options)?;
     let site = workspace().join("target/book");
     let mut build = Command::new(program);
     build.args(["build", "--dest-dir"]).arg(&site).current_dir(workspace());

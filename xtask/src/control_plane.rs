@@ -1,7 +1,7 @@
 //! A real Kubernetes control plane, built from the Go module in `tests/controlplane`.
 //!
-//! The module has no Go code of its own: its `tool` directives name the commands. The result has the programs under the names
-//! that envtest uses, and kwok's stages.
+//! The module has no Go code of its own: its `tool` directives name the commands, those of a real node among them. The result has
+//! the programs under the names that envtest uses, and kwok's stages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,17 @@ pub(crate) const VARIABLE: &str = "EDGEWARD_CONTROL_PLANE";
 /// The Go module for the newest Kubernetes. Each subfolder has the module for an older minor version.
 const MODULE: &str = "tests/controlplane";
 
+const SERVERS: [&str; 4] = [
+    "go.etcd.io/etcd/server/v3",
+    "k8s.io/kubernetes/cmd/kube-apiserver",
+    "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "k8s.io/kubernetes/cmd/kube-scheduler",
+];
+
+const CLIENTS: [&str; 2] = ["k8s.io/kubernetes/cmd/kubectl", "sigs.k8s.io/kwok/cmd/kwok"];
+
+const OF_NODE: [&str; 2] = ["k8s.io/kubernetes/cmd/kubelet", "k8s.io/kubernetes/cmd/kube-proxy"];
+
 /// Lifecycle stages of fake nodes and pods, from kwok's module.
 const STAGES: [&str; 5] = [
     "node/fast/node-initialize.yaml",
@@ -28,7 +39,7 @@ const STAGES: [&str; 5] = [
 ];
 
 /// Part of the cache key. Raise the number when the build below changes its result.
-const RECIPE: &str = "1: trimpath, stripped, version flag";
+const RECIPE: &str = "2: trimpath, stripped, version flag, without a node's programs";
 
 /// Returns the directory with the programs and `stages/` of the newest Kubernetes. The first build takes 15 minutes on two
 /// cores and 5 GB of Go caches.
@@ -38,7 +49,7 @@ pub(crate) fn obtain() -> Result<PathBuf> {
     }
     let module = module(workspace().join(MODULE));
     module.built(&[RECIPE, &STAGES.join(" ")], |partial| {
-        build(&module, partial)?;
+        build(&module, &[&SERVERS[..], &CLIENTS].concat(), partial)?;
         let kwok = PathBuf::from(module.required("sigs.k8s.io/kwok", "Dir")?);
         let stages = STAGES.map(|stage| kwok.join("kustomize/stage").join(stage));
         copy_out(&stages, &partial.join("stages"))
@@ -56,13 +67,15 @@ pub(crate) fn kubectl() -> Result<PathBuf> {
         ..module(workspace().join(MODULE))
     };
     let dir = module.built(&[RECIPE], |partial| {
-        module.build(
-            "k8s.io/kubernetes/cmd/kubectl",
-            &version_flag(&module)?,
-            &partial.join("kubectl"),
-        )
+        module.build(&CLIENTS[..1], &version_flag(&module)?, &partial.join("kubectl"))
     })?;
     Ok(dir.join("kubectl"))
+}
+
+/// Builds kubelet and kube-proxy of the newest Kubernetes into this directory. Takes two minutes beside a control plane's caches.
+pub(crate) fn build_for_node(into: &Path) -> Result<()> {
+    let module = module(workspace().join(MODULE));
+    module.build(&OF_NODE, &version_flag(&module)?, into)
 }
 
 /// Returns an older Kubernetes, such as `1.33`, with kubectl and kwok of the newest.
@@ -74,7 +87,7 @@ pub(crate) fn obtain_older(minor: &str) -> Result<PathBuf> {
     );
     let newest = obtain()?;
     module.built(&[RECIPE, &STAGES.join(" ")], |partial| {
-        build(&module, partial)?;
+        build(&module, &SERVERS, partial)?;
         for name in ["kubectl", "kwok"] {
             fs::copy(newest.join(name), partial.join(name)).context(name)?;
         }
@@ -82,6 +95,11 @@ pub(crate) fn obtain_older(minor: &str) -> Result<PathBuf> {
         let stages: Vec<_> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
         copy_out(&stages, &partial.join("stages"))
     })
+}
+
+/// Where the versions of the newest Kubernetes are stated.
+pub(crate) fn go_mod() -> PathBuf {
+    workspace().join(MODULE).join("go.mod")
 }
 
 fn module(folder: PathBuf) -> Module {
@@ -99,8 +117,8 @@ fn version_flag(module: &Module) -> Result<String> {
     Ok(format!(" -X k8s.io/component-base/version.gitVersion={version}"))
 }
 
-fn build(module: &Module, into: &Path) -> Result<()> {
-    module.build("tool", &version_flag(module)?, into)?;
+fn build(module: &Module, commands: &[&str], into: &Path) -> Result<()> {
+    module.build(commands, &version_flag(module)?, into)?;
     // The module go.etcd.io/etcd/server is named after its last element.
     fs::rename(into.join("server"), into.join("etcd")).context("go build produced no etcd")
 }

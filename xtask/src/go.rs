@@ -62,24 +62,24 @@ impl Module {
         output(&mut list)?.context("go is no longer installed")
     }
 
-    /// Builds a package, or all tools of the module, into a file or a folder. Reports progress every 15 s.
-    pub(crate) fn build(&self, package: &str, ldflags: &str, into: &Path) -> Result<()> {
+    /// Builds these packages, or all tools of the module, into a file or a folder. Reports progress every 15 s.
+    pub(crate) fn build(&self, packages: &[&str], ldflags: &str, into: &Path) -> Result<()> {
         const REPORT_EVERY: Duration = Duration::from_secs(15);
         let mut go = self.go(&["build", "-v", "-trimpath", "-ldflags", &format!("-s -w{ldflags}"), "-o"]);
-        go.arg(into).arg(package);
-        let (started, mut packages, mut reported) = (Instant::now(), 0, Instant::now());
+        go.arg(into).args(packages);
+        let (started, mut compiled, mut reported) = (Instant::now(), 0, Instant::now());
         let status = follow(go, |line| {
             match line {
                 Some(line) if line.starts_with("go: downloading ") => {}
                 // `-v` prints each package that it compiles.
-                Some(line) if !line.contains(char::is_whitespace) => packages += 1,
+                Some(line) if !line.contains(char::is_whitespace) => compiled += 1,
                 Some(line) => eprintln!("{} | {line}", self.name),
                 None => {}
             }
             if reported.elapsed() >= REPORT_EVERY {
                 reported = Instant::now();
                 eprintln!(
-                    "{} | {} s, {packages} packages compiled",
+                    "{} | {} s, {compiled} packages compiled",
                     self.name,
                     started.elapsed().as_secs()
                 );

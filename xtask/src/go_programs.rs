@@ -38,7 +38,7 @@ pub(crate) fn helm() -> Result<PathBuf> {
             let variable = format!("helm.sh/helm/v3/pkg/{package}.k8sVersion");
             flags += &format!(" -X {variable}Major=1 -X {variable}Minor={minor}");
         }
-        module.build("helm.sh/helm/v3/cmd/helm", &flags, &partial.join("helm"))
+        module.build(&["helm.sh/helm/v3/cmd/helm"], &flags, &partial.join("helm"))
     })?;
     Ok(dir.join("helm"))
 }
@@ -56,7 +56,7 @@ pub(crate) fn cert_manager() -> Result<PathBuf> {
         return Ok(dir);
     }
     module.built(&["1: trimpath, stripped", &DEFINITIONS.join(" ")], |partial| {
-        module.build(".", "", &partial.join("cert-manager"))?;
+        module.build(&["."], "", &partial.join("cert-manager"))?;
         let sources = PathBuf::from(module.required("github.com/cert-manager/cert-manager", "Dir")?);
         let definition = |name| sources.join(format!("deploy/crds/cert-manager.io_{name}.yaml"));
         copy_out(&DEFINITIONS.map(definition), &partial.join("crds"))
@@ -76,7 +76,7 @@ pub(crate) fn liqo() -> Result<PathBuf> {
         return Ok(dir);
     }
     module.built(&["1: trimpath, stripped"], |partial| {
-        module.build("tool", "", partial)?;
+        module.build(&["tool"], "", partial)?;
         let sources = PathBuf::from(module.required("github.com/liqotech/liqo", "Dir")?);
         for (folder, name) in [("charts/liqo-crds/crds", "crds"), ("files", "roles")] {
             let folder = Path::new("deployments/liqo").join(folder);
@@ -117,7 +117,7 @@ fn program(name: &'static str, variable: &'static str, folder: &str, package: &s
         cache: name,
     };
     let dir = module.built(&["2: trimpath, stripped"], |partial| {
-        module.build(package, "", &partial.join(name))
+        module.build(&[package], "", &partial.join(name))
     })?;
     Ok(dir.join(name))
 }

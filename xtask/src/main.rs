@@ -61,7 +61,7 @@ Commands that build or fetch a tool of the tests into the cache, unless it is th
                    --kubernetes 1.33 selects an older minor version
   cert-manager, constant-webhook, helm, kube-router, kubectl, liqo
   buildah, skopeo  installed ones, or else Debian's; installing takes root
-  node             what a real node takes: containerd, runc and CNI plugins of Debian, and an image of pause
+  node             what a real node takes: kubelet and kube-proxy; containerd, runc and CNI plugins of Debian; an image of pause
   earlier          the version that the tests upgrade from
   chromium         an installed Chromium, or else Debian's; installing it takes root
   prometheus       an installed Prometheus with promtool, or else Debian's, unpacked

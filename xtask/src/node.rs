@@ -1,4 +1,4 @@
-//! `cargo xtask node`: what a real node consists of, beside the programs of the control plane.
+//! `cargo xtask node`: what a real node consists of.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::cache::{self, key, ready_made};
+use crate::control_plane;
 use crate::debian;
 use crate::image;
 use crate::shell::run;
@@ -14,7 +15,7 @@ use crate::shell::run;
 const VARIABLE: &str = "EDGEWARD_NODE";
 
 /// Part of the cache key. Raise the number when what is built below changes.
-const RECIPE: &str = "1: containerd, runc, CNI plugins, pause";
+const RECIPE: &str = "2: containerd, runc, CNI plugins, pause, kubelet, kube-proxy";
 
 /// Packages of Debian, unpacked, because installing containerd would start a service.
 const PACKAGES: [&str; 3] = ["containerd", "runc", "containernetworking-plugins"];
@@ -37,16 +38,20 @@ static void stop(int signal) { exit(0); }
 int main(void) { signal(SIGTERM, stop); signal(SIGINT, stop); for (;;) pause(); }
 ";
 
-/// Returns the directory with containerd, its shim, ctr, runc, `cni/`, and the image archive `pause.tar`. Installs the
-/// packet filters that kube-proxy and kube-router run, if they are missing.
+/// Returns the directory with kubelet, kube-proxy, containerd, its shim, ctr, runc, `cni/`, and the image archive `pause.tar`.
+/// Installs the packet filters that kube-proxy and kube-router run, if they are missing.
 pub(crate) fn obtain() -> Result<PathBuf> {
     debian::packet_filters()?;
     if let Some(dir) = ready_made(VARIABLE)? {
         return Ok(dir);
     }
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let dir = cache::root()?.join("node").join(key(&[RECIPE, PAUSE, &release]));
+    let module = fs::read_to_string(control_plane::go_mod())?;
+    let dir = cache::root()?
+        .join("node")
+        .join(key(&[RECIPE, PAUSE, &release, &module]));
     cache::once("node", &dir, |partial| {
+        control_plane::build_for_node(partial)?;
         debian::unpack("node", partial, &PACKAGES, &WANTED)?;
         let (source, program) = (partial.join("pause.c"), partial.join("pause"));
         fs::write(&source, PAUSE)?;

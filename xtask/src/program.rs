@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use crate::cache::{self, ready_made};
 use crate::cargo_tools;
 use crate::debian;
-use crate::shell::{run, run_beside, without_own_environment, workspace};
+use crate::shell::{run, without_own_environment, workspace};
 use crate::static_program::{self, target_folder};
 
 const CARGO_ZIGBUILD: &str = "0.24.1";
@@ -92,14 +92,10 @@ pub(crate) fn build(named: Option<&str>) -> Result<PathBuf> {
 /// Builds for another Linux with zig as the C compiler and linker, which has the C library of each.
 fn cross_compile(target: &str) -> Result<()> {
     static_program::add_target(target)?;
-    let zigbuild = cargo_tools::obtain("cargo-zigbuild", CARGO_ZIGBUILD, &[])?;
+    let zigbuild = cargo_tools::obtain("cargo-zigbuild", CARGO_ZIGBUILD, Some("cargo-zigbuild"), &[])?;
     let zig = cache::root()?.join("zig").join(ZIG);
     cache::once("zig", &zig, |partial| {
-        let mut pip = Command::new("python3");
-        pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
-            .arg(partial)
-            .arg(format!("ziglang=={ZIG}"));
-        run_beside("zig", pip)
+        cargo_tools::pip("zig", &format!("ziglang=={ZIG}"), partial)
     })?;
     let mut build = Command::new(zigbuild);
     without_own_environment(&mut build);

@@ -30,7 +30,7 @@ fn folder() -> Result<PathBuf> {
 /// The bill of materials (CycloneDX 1.5) of the program for this target of Rust. It lists each crate that is linked into it,
 /// with version, licence, source and checksum. The same sources give the same bytes on every machine.
 pub(crate) fn of_target(target: &str) -> Result<String> {
-    let tool = cargo_tools::obtain("cargo-cyclonedx", CARGO_CYCLONEDX, &[])?;
+    let tool = cargo_tools::obtain("cargo-cyclonedx", CARGO_CYCLONEDX, None, &[])?;
     // cargo-cyclonedx writes next to the manifests, so runs take turns.
     let lock = File::create(folder()?.join("lock"))?;
     lock.lock()?;
