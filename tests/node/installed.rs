@@ -1,5 +1,7 @@
 //! edgeward installed with kubectl, as the guide describes it.
 
+use std::env;
+
 use crate::real_node::{ADDRESS, RealNode};
 use edgeward_harness::prelude::*;
 use edgeward_harness::wait::TIMEOUT;
@@ -8,6 +10,20 @@ use edgeward_harness::wait::TIMEOUT;
 pub(crate) struct Installed {
     kubectl: Kubectl,
     folder: String,
+}
+
+/// The variable that names the folder with what a release publishes.
+pub(crate) const RELEASE: &str = "EDGEWARD_RELEASE";
+
+/// A file that a release publishes.
+fn published(name: &str) -> Result<PathBuf> {
+    let folder = env::var_os(RELEASE).context(RELEASE)?;
+    Ok(Path::new(&folder).join("files").join(name))
+}
+
+/// The archive with the image.
+pub(crate) fn archive() -> Result<PathBuf> {
+    published(&format!("edgeward-{}-image.tar", env!("CARGO_PKG_VERSION")))
 }
 
 /// The image's name in its archive, and its tag.
@@ -20,6 +36,14 @@ pub(crate) fn image() -> (String, &'static str) {
 }
 
 impl Installed {
+    /// Applies `install.yaml` of the release, and waits until it is rolled out.
+    pub(crate) fn release(node: &RealNode) -> Result<Self> {
+        let folder = node.dir().join("release");
+        fs::create_dir_all(&folder)?;
+        fs::copy(published("install.yaml")?, folder.join("install.yaml"))?;
+        Self::apply_to(node, &folder, json!({"resources": ["install.yaml"]}))
+    }
+
     /// Applies an overlay of `deploy/overlays` with these components, and waits until it is rolled out.
     pub(crate) fn apply(node: &RealNode, overlay: &str, components: &[&str]) -> Result<Self> {
         let folder = node.dir().join(overlay);
@@ -29,23 +53,26 @@ impl Installed {
             std::os::unix::fs::symlink(workspace(), &checkout)?;
         }
         let (name, tag) = image();
-        let endpoint = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "edgeward-config", "namespace": NAMESPACE},
-            "data": {"cloudEndpoint": format!("icmp://{ADDRESS}")},
-        });
         let components: Vec<_> = components
             .iter()
             .map(|name| format!("edgeward/deploy/{name}"))
             .collect();
         let kustomization = json!({
-            "apiVersion": "kustomize.config.k8s.io/v1beta1",
-            "kind": "Kustomization",
             "resources": [format!("edgeward/deploy/overlays/{overlay}")],
             "components": components,
             "images": [{"name": "edgeward", "newName": name, "newTag": tag}],
-            "patches": [{"patch": endpoint.to_string()}],
         });
+        Self::apply_to(node, &folder, kustomization)
+    }
+
+    /// Applies the kustomization in this folder, with the address that edgeward probes.
+    fn apply_to(node: &RealNode, folder: &Path, mut kustomization: Value) -> Result<Self> {
+        let endpoint = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "edgeward-config", "namespace": NAMESPACE},
+            "data": {"cloudEndpoint": format!("icmp://{ADDRESS}")},
+        });
+        kustomization["patches"] = json!([{"patch": endpoint.to_string()}]);
         fs::write(folder.join("kustomization.yaml"), kustomization.to_string())?;
         let installed = Self {
             kubectl: node.kubectl(NAMESPACE),

@@ -7,11 +7,11 @@ mod installed;
 mod real_node;
 mod scenarios;
 
-use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use crate::installed::RELEASE;
 use crate::real_node::{KUBE_ROUTER, PROGRAMS, RealNode};
 use anyhow::{Context as _, Result};
 use edgeward_harness::checkout::xtask;
@@ -20,7 +20,7 @@ use edgeward_harness::scripts::{Script, timed, trials};
 use libtest_mimic::{Arguments, Trial};
 
 const SCRIPTS: &[(&str, Script<RealNode>)] = &[
-    ("self_managed::every_pod_is_decided_and_runs", scenarios::self_managed),
+    ("release::every_pod_is_decided_and_runs", scenarios::release),
     ("cert_manager::every_pod_is_decided_and_runs", scenarios::cert_manager),
     ("chart::every_pod_is_decided_and_runs", scenarios::chart),
     ("files::every_pod_is_decided_and_runs", scenarios::files),
@@ -35,9 +35,6 @@ const SCRIPTS: &[(&str, Script<RealNode>)] = &[
 
 /// Why the tests are skipped.
 const NO_SANDBOX: &str = "no sandbox";
-
-/// The variable that names the image's archive.
-const IMAGE: &str = "EDGEWARD_IMAGE";
 
 fn main() -> ExitCode {
     let (args, inside) = sandbox::arguments();
@@ -72,15 +69,16 @@ fn tools() -> Result<Vec<(&'static str, PathBuf)>> {
         ("EDGEWARD_HELM", tool("helm")?),
         (PROGRAMS, tool("node")?),
         (KUBE_ROUTER, tool("kube-router")?),
-        (IMAGE, tool("image")?),
+        (RELEASE, tool("release --dry-run")?),
     ])
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode> {
     edgeward::testkit::install_crypto_provider();
     let runtime = tokio::runtime::Runtime::new()?;
-    let image = env::var_os(IMAGE).context(IMAGE)?;
-    let node = timed("start of the node", || RealNode::start(&runtime, &[image.into()]))?;
+    let node = timed("start of the node", || {
+        RealNode::start(&runtime, &installed::archive()?)
+    })?;
     let node = Arc::new(node);
     let conclusion = libtest_mimic::run(arguments, trials(SCRIPTS, NO_SANDBOX, Some(&node)));
     // All tests are dropped, so this is the last owner.

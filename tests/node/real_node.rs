@@ -11,6 +11,8 @@ use edgeward_harness::control_plane::{ControlPlane, FailureDetection, SERVICES, 
 use edgeward_harness::prelude::*;
 use edgeward_harness::wait::TIMEOUT;
 
+use crate::installed::image;
+
 pub(crate) const NODE: &str = "edge-1";
 
 /// The image of pods that do nothing, under the name that its archive has.
@@ -39,8 +41,8 @@ pub(crate) struct RealNode {
 }
 
 impl RealNode {
-    /// Starts the cluster, with the images of these archives on its node. Takes about 15 s.
-    pub(crate) fn start(runtime: &Runtime, images: &[PathBuf]) -> Result<Self> {
+    /// Starts the cluster, with the images of this archive on its node. Takes about 15 s.
+    pub(crate) fn start(runtime: &Runtime, archive: &Path) -> Result<Self> {
         let folder = |name: &str| env::var_os(name).map(PathBuf::from).with_context(|| name.to_owned());
         let programs = folder(PROGRAMS)?;
         run(Command::new("sh").args(["-c", NETWORK]))?;
@@ -54,7 +56,7 @@ impl RealNode {
             plane,
             programs,
         };
-        node.start_runtime(images)?;
+        node.start_runtime(archive)?;
         node.start_kubelet()?;
         node.start_proxy()?;
         let wait = ["wait", "--for=create", "node", NODE, TIMEOUT];
@@ -82,7 +84,7 @@ impl RealNode {
         self.plane.keep();
     }
 
-    fn start_runtime(&mut self, images: &[PathBuf]) -> Result<()> {
+    fn start_runtime(&mut self, archive: &Path) -> Result<()> {
         let cni = self.dir().join("cni");
         fs::create_dir(&cni)?;
         fs::write(cni.join("10-pods.conflist"), include_str!("real_node/cni.conflist"))?;
@@ -95,11 +97,13 @@ impl RealNode {
             run(ctr.args(["--address", &socket, "--namespace", "k8s.io"]).args(args))
         };
         eventually("containerd answers", BOUND, || ctr(&["version"]))?;
-        let pause = self.programs.join("pause.tar");
-        for archive in images.iter().chain([&pause]) {
-            ctr(&["images", "import", &archive.display().to_string()])?;
-        }
-        Ok(())
+        let import = |archive: &Path, args: &[&str]| {
+            let archive = archive.display().to_string();
+            ctr(&[&["images", "import"], args, &[&*archive]].concat())
+        };
+        import(&self.programs.join("pause.tar"), &[])?;
+        // As if it was pulled by tag and by digest.
+        import(archive, &["--base-name", &image().0, "--digests"])
     }
 
     fn start_kubelet(&mut self) -> Result<()> {

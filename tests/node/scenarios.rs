@@ -37,10 +37,10 @@ const DECISION: &str = "decision";
 /// Of so many pods that are created during an update, one is to run. The others are dry runs.
 const OF: usize = 10;
 
-pub(crate) fn self_managed(node: &RealNode) -> Result<()> {
-    let _installed = Installed::apply(node, "self-managed", &[])?;
+pub(crate) fn release(node: &RealNode) -> Result<()> {
+    let _installed = Installed::release(node)?;
     icmp_probes_are_answered(node)?;
-    pods_are_decided_and_run(node, "self-managed")
+    pods_are_decided_and_run(node, "release")
 }
 
 /// The shipped manifests let edgeward probe by ICMP.

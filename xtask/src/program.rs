@@ -109,15 +109,38 @@ fn cross_compile(target: &str) -> Result<()> {
     run(&mut build)
 }
 
-/// Runs the program on an emulated processor, also as a server in its demonstration.
+/// Runs the program on an emulated processor: as a server in its demonstration, and on the golden cases of the tests.
 fn start_emulated(platform: &Platform, program: &Path) -> Result<()> {
     let (processor, _) = platform.target.split_once('-').context("a target has parts")?;
     let emulator = debian::qemu(processor.trim_end_matches("v7"))?;
-    let review = ["review", "-f", "examples/pods.yaml", "--fleet", "examples/fleet.yaml"];
-    for args in [&["--version"][..], &["demo"], &review] {
+    let emulated = |args: &[&str]| {
         let mut start = Command::new(&emulator);
-        start.arg(program).args(args).current_dir(workspace());
-        run(start.stdout(io::stderr()))?;
+        start.arg(program).args(args);
+        start
+    };
+    for arg in ["--version", "demo"] {
+        run(emulated(&[arg]).stdout(io::stderr()))?;
+    }
+    for case in fs::read_dir(workspace().join("tests/golden"))? {
+        let case = case?.path();
+        let mut args = vec!["review", "-f", "input.yaml", "--fleet", "fleet.yaml", "-o", "json"];
+        if case.join("config.yaml").exists() {
+            args.extend(["--config", "config.yaml"]);
+        }
+        if case.join("input.yaml").exists() {
+            let decided = emulated(&args).current_dir(&case).output()?.stdout;
+            let is_golden = equals_golden(&decided, &case.join("output.json"));
+            ensure!(is_golden?, "{}: decided otherwise", case.display());
+            eprintln!("{}: decided as recorded", case.display());
+        }
     }
     Ok(())
+}
+
+/// Whether the decisions are the recorded ones, apart from their times and ids, which the record masks.
+fn equals_golden(decided: &[u8], record: &Path) -> Result<bool> {
+    let lines = |json: &[u8]| anyhow::Ok(format!("{:#}", serde_json::from_slice::<serde_json::Value>(json)?));
+    let (decided, recorded) = (lines(decided)?, lines(&fs::read(record)?)?);
+    let is_equal = |(decided, recorded): (&str, &str)| decided == recorded || recorded.contains("\"<masked>\"");
+    Ok(decided.lines().count() == recorded.lines().count() && decided.lines().zip(recorded.lines()).all(is_equal))
 }

@@ -4,7 +4,6 @@
 use edgeward_harness::balancer::{Balancer, Connections};
 use edgeward_harness::live::EDGE;
 use edgeward_harness::prelude::*;
-use edgeward_harness::test_webhook;
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 
@@ -36,7 +35,7 @@ fn keeps_its_placement(fixture: &Fixture<'_>, is_asked_again: bool) -> Result<()
     let connections = balancer.connections();
     let gating = fixture.test_webhook(move |pod| {
         leave(&connections);
-        test_webhook::adds_a_gate(pod)
+        adds_a_gate(pod)
     })?;
     let _gating = fixture.register_as("zzz-queue", &[&fixture.namespace], &gating.url, &gating.ca)?;
 
@@ -109,4 +108,18 @@ fn keeps_its_placement(fixture: &Fixture<'_>, is_asked_again: bool) -> Result<()
 /// Another replica answers the next call, because the API server has no connection left to this one.
 fn leave(connections: &Connections) {
     block_in_place(|| Handle::current().block_on(connections.cut()));
+}
+
+/// Adds a scheduling gate, once, which keeps the pod from kube-scheduler.
+fn adds_a_gate(pod: &Value) -> Vec<Value> {
+    const GATE: &str = "queue.example/admission";
+    let gates = pod["spec"]["schedulingGates"].as_array();
+    if gates.is_some_and(|gates| gates.iter().any(|gate| gate["name"] == GATE)) {
+        return Vec::new();
+    }
+    let gate = json!({"name": GATE});
+    match gates {
+        Some(_) => vec![json!({"op": "add", "path": "/spec/schedulingGates/-", "value": gate})],
+        None => vec![json!({"op": "add", "path": "/spec/schedulingGates", "value": [gate]})],
+    }
 }

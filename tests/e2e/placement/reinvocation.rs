@@ -2,7 +2,6 @@
 //! names.
 
 use edgeward_harness::prelude::*;
-use edgeward_harness::test_webhook;
 
 use crate::placement::fleet;
 
@@ -90,7 +89,7 @@ impl Asked {
 fn create_with_injector(fixture: &Fixture<'_>, name: &str, pod: &Value) -> Result<Asked> {
     let edgeward = fixture.edgeward(&fleet::overloaded())?;
     let ours = fixture.register(&edgeward.url, &edgeward.ca)?;
-    let injector = fixture.test_webhook(test_webhook::injects_a_sidecar)?;
+    let injector = fixture.test_webhook(injects_a_sidecar)?;
     let _injecting = fixture.register_as(name, &[&fixture.namespace], &injector.url, &injector.ca)?;
     let repeated = || edgeward.count("edgeward_reviews_total", &[("reason", "passthrough_reinvocation")]);
     let before = repeated()?;
@@ -133,4 +132,20 @@ fn create_with_injector(fixture: &Fixture<'_>, name: &str, pod: &Value) -> Resul
             .as_u64()
             .with_context(|| explanation.to_string())?,
     })
+}
+
+fn injects_a_sidecar(pod: &Value) -> Vec<Value> {
+    let containers = pod["spec"]["containers"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    if containers.iter().any(|container| container["name"] == "mesh") {
+        return Vec::new();
+    }
+    let sidecar = json!({
+        "name": "mesh",
+        "image": "registry.example/mesh:1",
+        "resources": {"requests": {"cpu": "50m", "memory": "32Mi"}},
+    });
+    vec![json!({"op": "add", "path": "/spec/containers/-", "value": sidecar})]
 }

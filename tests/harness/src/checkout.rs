@@ -31,13 +31,18 @@ pub fn is_ci() -> bool {
 pub fn xtask(command: &str) -> Result<Option<PathBuf>> {
     const NO_TOOL: i32 = 3;
     let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["xtask", command])
+        .arg("xtask")
+        .args(command.split(' '))
         .current_dir(workspace())
         .stderr(Stdio::inherit())
         .output()
         .with_context(|| format!("cannot start `cargo xtask {command}`"))?;
     match output.status.code() {
-        Some(0) => Ok(Some(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))),
+        Some(0) => {
+            let printed = String::from_utf8(output.stdout)?;
+            let path = printed.lines().last().context("it printed no path")?;
+            Ok(Some(PathBuf::from(path)))
+        }
         Some(NO_TOOL) => Ok(None),
         _ => bail!("`cargo xtask {command}`: {}", output.status),
     }

@@ -13,11 +13,11 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::balancer::Connections;
+use crate::clients;
 use crate::decision::is_decided;
 use crate::prelude::*;
 use crate::scripts::TooBusy;
 use crate::tables::Table;
-use crate::{clients, test_webhook};
 
 const RATES: [u32; 9] = [20, 30, 40, 60, 80, 100, 125, 150, 200];
 
@@ -145,7 +145,7 @@ pub fn highest_steady(fixture: &Fixture<'_>, nodes: &Nodes<'_>) -> Result<Pace> 
     if let Some(pace) = *found {
         return Ok(pace);
     }
-    let constant = fixture.test_webhook(test_webhook::answers_constantly)?;
+    let constant = fixture.test_webhook(answers_constantly)?;
     let _registered = fixture.register_as("constant", &[&fixture.namespace], &constant.url, &constant.ca)?;
     let mut highest = Err(String::new());
     for rate in RATES {
@@ -383,4 +383,9 @@ impl Processors {
     fn idle_since(&self, before: &Self) -> f64 {
         (self.idle - before.idle) as f64 / (self.all - before.all).max(1) as f64
     }
+}
+
+fn answers_constantly(_pod: &Value) -> Vec<Value> {
+    let path = "/metadata/annotations/scheduling.example.io~1decision";
+    vec![json!({"op": "add", "path": path, "value": "edge"})]
 }

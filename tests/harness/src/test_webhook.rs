@@ -103,27 +103,6 @@ pub fn watches(_pod: &Value) -> Vec<Value> {
     Vec::new()
 }
 
-pub(crate) fn answers_constantly(_pod: &Value) -> Vec<Value> {
-    let path = "/metadata/annotations/scheduling.example.io~1decision";
-    vec![json!({"op": "add", "path": path, "value": "edge"})]
-}
-
-pub fn injects_a_sidecar(pod: &Value) -> Vec<Value> {
-    let containers = pod["spec"]["containers"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    if containers.iter().any(|container| container["name"] == "mesh") {
-        return Vec::new();
-    }
-    let sidecar = json!({
-        "name": "mesh",
-        "image": "registry.example/mesh:1",
-        "resources": {"requests": {"cpu": "50m", "memory": "32Mi"}},
-    });
-    vec![json!({"op": "add", "path": "/spec/containers/-", "value": sidecar})]
-}
-
 pub fn labels(pod: &Value) -> Vec<Value> {
     let maps = ["labels", "annotations"].into_iter();
     let add = |map: &str| match pod["metadata"][map].is_object() {
@@ -131,20 +110,6 @@ pub fn labels(pod: &Value) -> Vec<Value> {
         false => json!({"op": "add", "path": format!("/metadata/{map}"), "value": {"seen-by": "test"}}),
     };
     maps.map(add).collect()
-}
-
-/// Adds a scheduling gate, once, which keeps the pod from kube-scheduler.
-pub fn adds_a_gate(pod: &Value) -> Vec<Value> {
-    const GATE: &str = "queue.example/admission";
-    let gates = pod["spec"]["schedulingGates"].as_array();
-    if gates.is_some_and(|gates| gates.iter().any(|gate| gate["name"] == GATE)) {
-        return Vec::new();
-    }
-    let gate = json!({"name": GATE});
-    match gates {
-        Some(_) => vec![json!({"op": "add", "path": "/spec/schedulingGates/-", "value": gate})],
-        None => vec![json!({"op": "add", "path": "/spec/schedulingGates", "value": [gate]})],
-    }
 }
 
 async fn review(State((seen, answer, takes)): State<(Seen, Answer, Duration)>, body: String) -> impl IntoResponse {
