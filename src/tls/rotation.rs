@@ -57,7 +57,7 @@ impl Certificate {
 
     /// Whether it has expired.
     pub fn has_expired(&self, wall: Timestamp) -> bool {
-        self.ends < wall
+        wall >= self.ends
     }
 }
 

@@ -1,7 +1,7 @@
 //! A real Kubernetes control plane, built from the Go module in `tests/controlplane`.
 //!
-//! The module has no Go code of its own: its `tool` directives name the commands, also those of a real node, and Helm. The result
-//! has the programs under the names that envtest uses, and kwok's stages.
+//! The module has no Go code of its own: its `tool` directives name the commands, those of a real node among them. The result has
+//! the programs under the names that envtest uses, and kwok's stages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,6 @@ use crate::shell::workspace;
 
 /// The environment variable that names a directory with ready-made programs.
 pub(crate) const VARIABLE: &str = "EDGEWARD_CONTROL_PLANE";
-
-pub(crate) const HELM: &str = "EDGEWARD_HELM";
 
 /// The Go module for the newest Kubernetes. Each subfolder has the module for an older minor version.
 const MODULE: &str = "tests/controlplane";
@@ -72,33 +70,6 @@ pub(crate) fn kubectl() -> Result<PathBuf> {
         module.build(&CLIENTS[..1], &version_flag(&module)?, &partial.join("kubectl"))
     })?;
     Ok(dir.join("kubectl"))
-}
-
-/// Returns the program `helm`. Its module is that of the control plane, so most of it is compiled already.
-pub(crate) fn helm() -> Result<PathBuf> {
-    if let Some(program) = ready_made(HELM)? {
-        return Ok(program);
-    }
-    let module = Module {
-        name: "Helm",
-        variable: HELM,
-        cache: "helm",
-        ..module(workspace().join(MODULE))
-    };
-    let dir = module.built(&["2: trimpath, stripped, version flags"], |partial| {
-        let version = module.required("helm.sh/helm/v3", "Version")?;
-        let mut flags = format!(" -X helm.sh/helm/v3/internal/version.version={version}");
-        // The Kubernetes version that Helm assumes without a cluster: the client's, as in Helm's own build. Without this flag
-        // it is 1.20.
-        let client = module.required("k8s.io/client-go", "Version")?;
-        let minor = client.split('.').nth(1).context("a version has dots")?;
-        for package in ["lint/rules", "chartutil"] {
-            let variable = format!("helm.sh/helm/v3/pkg/{package}.k8sVersion");
-            flags += &format!(" -X {variable}Major=1 -X {variable}Minor={minor}");
-        }
-        module.build(&["helm.sh/helm/v3/cmd/helm"], &flags, &partial.join("helm"))
-    })?;
-    Ok(dir.join("helm"))
 }
 
 /// Builds kubelet and kube-proxy of the newest Kubernetes into this directory. Takes two minutes beside a control plane's caches.

@@ -1,4 +1,4 @@
-//! actionlint, cert-manager, kube-router, Liqo and the constant webhook, each built from its Go module.
+//! actionlint, Helm, cert-manager, kube-router, Liqo and the constant webhook, each built from its Go module.
 //!
 //! A recipe is part of the cache key. Raise its number when the build changes its result.
 
@@ -11,9 +11,37 @@ use crate::cache::ready_made;
 use crate::go::{Module, copy_out};
 use crate::shell::workspace;
 
+pub(crate) const HELM: &str = "EDGEWARD_HELM";
 pub(crate) const CERT_MANAGER: &str = "EDGEWARD_CERT_MANAGER";
 pub(crate) const ACTIONLINT: &str = "EDGEWARD_ACTIONLINT";
 pub(crate) const LIQO: &str = "EDGEWARD_LIQO";
+
+/// Returns the program `helm` (two minutes on two cores).
+pub(crate) fn helm() -> Result<PathBuf> {
+    let module = Module {
+        name: "Helm",
+        variable: HELM,
+        folder: workspace().join("tests/helm"),
+        cache: "helm",
+    };
+    if let Some(program) = ready_made(module.variable)? {
+        return Ok(program);
+    }
+    let dir = module.built(&["1: trimpath, stripped, version flags"], |partial| {
+        let version = module.required("helm.sh/helm/v3", "Version")?;
+        let mut flags = format!(" -X helm.sh/helm/v3/internal/version.version={version}");
+        // The Kubernetes version that Helm assumes without a cluster: the client's, as in Helm's own build. Without this flag
+        // it is 1.20.
+        let client = module.required("k8s.io/client-go", "Version")?;
+        let minor = client.split('.').nth(1).context("a version has dots")?;
+        for package in ["lint/rules", "chartutil"] {
+            let variable = format!("helm.sh/helm/v3/pkg/{package}.k8sVersion");
+            flags += &format!(" -X {variable}Major=1 -X {variable}Minor={minor}");
+        }
+        module.build(&["helm.sh/helm/v3/cmd/helm"], &flags, &partial.join("helm"))
+    })?;
+    Ok(dir.join("helm"))
+}
 
 /// Returns the directory with `crds/` and one program that holds cert-manager's controllers and cainjector (four minutes).
 pub(crate) fn cert_manager() -> Result<PathBuf> {

@@ -112,7 +112,7 @@ fn main() -> ExitCode {
         (Some("chromium"), []) => print(debian::chromium()),
         (Some("constant-webhook"), []) => print(go_programs::constant_webhook()),
         (Some("earlier"), []) => print(earlier::obtain()),
-        (Some("helm"), []) => print(control_plane::helm()),
+        (Some("helm"), []) => print(go_programs::helm()),
         (Some("kube-router"), []) => print(go_programs::kube_router()),
         (Some("liqo"), []) => print(go_programs::liqo()),
         (Some("prometheus"), []) => print(debian::prometheus()),

@@ -29,12 +29,10 @@ type Tool = (&'static str, &'static str, fn() -> Result<PathBuf>);
 /// Lanes of tools. Within a lane, tools are obtained one after another, so at most two Go builds and one `apt-get` run at a
 /// time.
 const LANES: [&[Tool]; 3] = [
-    &[
-        ("control plane", control_plane::VARIABLE, control_plane::obtain),
-        ("Helm", control_plane::HELM, control_plane::helm),
-    ],
+    &[("control plane", control_plane::VARIABLE, control_plane::obtain)],
     &[
         ("cert-manager", go_programs::CERT_MANAGER, go_programs::cert_manager),
+        ("Helm", go_programs::HELM, go_programs::helm),
         ("Liqo", go_programs::LIQO, go_programs::liqo),
     ],
     &[

@@ -17,7 +17,7 @@ use edgeward_decision::model::slo::Class;
 use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_decision::model::workload::{QueueKey, Workload};
 use edgeward_decision::placement::decide::cost;
-use edgeward_decision::placement::estimate::slack;
+use edgeward_decision::placement::estimate::{is_late, slack};
 use edgeward_decision::placement::ledger::Ledger;
 use edgeward_decision::placement::verdict::{Action, Reason, Verdict};
 use edgeward_kube::node::NodeId;
@@ -278,8 +278,9 @@ impl Waitlist {
     /// The pod's position in the order of a plan, and the number of pods before it; `None` if it has none.
     pub fn position(&self, uid: &str, snapshot: &Snapshot, config: &Config, now: Moment) -> Option<(QueueKey, usize)> {
         let key = |entry: &Entry| {
-            let is_late = entry.is_late(snapshot, config, now);
-            Some(entry.pod.queue_key(config)?.late(is_late))
+            let workload = entry.pod.workload.as_ref()?;
+            let is_late = is_late(workload, snapshot, config, now.since(entry.since));
+            Some(entry.pod.queue_key_of(workload, config).late(is_late))
         };
         let own = key(self.pods.get(uid)?)?;
         let keys = self.pods.values().filter_map(key);
@@ -372,7 +373,7 @@ impl Waitlist {
         for entry in self.pods.values() {
             match &entry.pod.workload {
                 Some(workload) if is_managed(&entry.pod.namespace) => {
-                    let is_late = entry.is_late(snapshot, config, now);
+                    let is_late = is_late(workload, snapshot, config, now.since(entry.since));
                     let age = Age::of(&entry.pod, config, now.since(entry.since), is_late);
                     let known = entry.known_reason(age);
                     let cost = || cost(workload, snapshot) + snapshot.node_count();
@@ -448,20 +449,11 @@ impl Entry {
         (was_overdue == age.is_overdue).then_some(reason)
     }
 
-    /// How long the pod may be gated and still meet its deadline, in microseconds.
-    fn slack(&self, snapshot: &Snapshot, config: &Config) -> Option<i64> {
-        slack(self.pod.workload.as_ref()?, snapshot, config)
-    }
-
-    fn is_late(&self, snapshot: &Snapshot, config: &Config, now: Moment) -> bool {
-        let gated = now.since(self.since).signed();
-        self.slack(snapshot, config).is_some_and(|slack| gated > slack)
-    }
-
     /// The moments at which the pod's age or the outage of a cloud may change the plan, rounded up to full seconds. With
     /// many gated pods, there would otherwise be such a moment all the time.
     fn moments(&self, snapshot: &Snapshot, config: &Config, is_managed: bool) -> impl Iterator<Item = Moment> {
-        let slack = self.slack(snapshot, config);
+        let workload = self.pod.workload.as_ref();
+        let slack = workload.and_then(|workload| slack(workload, snapshot, config));
         let slack = slack.map(|slack| Micros(slack.max(0).unsigned_abs()));
         let late = slack.map(|slack| self.since.after(slack + Micros(1)));
         let longest = self.pod.longest(config);

@@ -46,12 +46,7 @@ impl JsonSchema for Labels {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = json_schema!({"type": "object"});
-        schema.insert("propertyNames".to_owned(), LabelKey::json_schema(generator).to_value());
-        schema.insert(
-            "additionalProperties".to_owned(),
-            LabelValue::json_schema(generator).to_value(),
-        );
-        schema
+        let (key, value) = (LabelKey::json_schema(generator), LabelValue::json_schema(generator));
+        json_schema!({"type": "object", "propertyNames": key, "additionalProperties": value})
     }
 }

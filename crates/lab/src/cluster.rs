@@ -110,20 +110,7 @@ impl NodeState {
     pub(crate) fn free(&mut self, pod: PodNumber, request: &Amounts) {
         if let Some(at) = self.pods.iter().position(|number| *number == pod) {
             self.pods.swap_remove(at);
-            self.used = less(&self.used, request);
+            self.used = self.used.less(request);
         }
     }
-}
-
-pub(crate) fn less(from: &Amounts, part: &Amounts) -> Amounts {
-    let mut left = from.clone();
-    left.cpu.0 -= part.cpu.0;
-    left.memory.0 -= part.memory.0;
-    left.ephemeral_storage.0 -= part.ephemeral_storage.0;
-    for (name, amount) in &part.scalars {
-        if let Some((_, left)) = left.scalars.iter_mut().find(|(other, _)| other == name) {
-            *left -= amount;
-        }
-    }
-    left
 }

@@ -77,7 +77,6 @@ enum Event {
     Tick,
 }
 
-#[derive(Debug)]
 enum Placer {
     Edge,
     Cloud,

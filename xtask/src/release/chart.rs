@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use flate2::read::GzDecoder;
 
 use crate::archive::{self, Entry, gzip};
-use crate::control_plane;
+use crate::go_programs;
 use crate::project::Project;
 use crate::shell::{run, workspace};
 
@@ -38,7 +38,7 @@ pub(super) fn package(project: &Project, tag: &str, folder: &Path) -> Result<Vec
     let readme = fs::read_to_string(chart.join("README.md"))?;
     let here = format!("]({repository}/blob/v{}/", project.version);
     fs::write(chart.join("README.md"), readme.replace("](../../../", &here))?;
-    let mut helm = Command::new(control_plane::helm()?);
+    let mut helm = Command::new(go_programs::helm()?);
     // stdout is for what the release has.
     run(helm
         .arg("package")

@@ -73,10 +73,6 @@ fn age(record: &PodRecord, at: Now) -> Micros {
     Micros(age.and_then(|age| u64::try_from(age).ok()).unwrap_or(0))
 }
 
-fn fingerprint(decided: Option<&Decided>) -> u64 {
-    decided.map_or(0, Decided::fingerprint)
-}
-
 impl Cache {
     /// Applies a pod as it is now. `reserved_node` is the node of the reservation that a pod confirms when it is first
     /// seen.
@@ -170,7 +166,7 @@ impl Cache {
             terminating: None,
             was_seen_before_it_terminated: record.terminating.is_none()
                 || old.is_some_and(|old| old.was_seen_before_it_terminated),
-            decision: fingerprint(record.decided.as_deref()),
+            decision: record.decided.as_deref().map_or(0, Decided::fingerprint),
             listed: self.list(Kind::Pods).began,
             node,
             start,
@@ -304,7 +300,8 @@ impl Cache {
     /// Whether the pod carries a decision that was not seen on it before.
     pub fn has_new_decision(&self, record: &PodRecord) -> bool {
         let before = self.pods.by_uid.get(&*record.uid).map_or(0, |pod| pod.decision);
-        record.decided.is_some() && fingerprint(record.decided.as_deref()) != before
+        let decided = record.decided.as_deref();
+        decided.is_some_and(|decided| decided.fingerprint() != before)
     }
 
     /// The site of a pod by its spec: the site of its node, or the site whose whole selector it carries.

@@ -32,8 +32,10 @@ words! {
 
 words! {
     /// Progress of offloading a namespace to one cluster, from best to worst.
+    #[derive(Default)]
     pub enum OffloadingPhase {
-        /// The namespace exists there and pods can run.
+        /// The namespace exists there and pods can run. An offloading that states no phase counts as accepted.
+        #[default]
         Accepted = "Accepted",
         /// The namespace is being created there.
         InProgress = "InProgress",
@@ -53,13 +55,6 @@ words! {
         NoClusterSelected = "NoClusterSelected",
         /// The namespace has no NamespaceOffloading.
         None = "None",
-    }
-}
-
-/// An offloading that states no phase counts as accepted.
-impl Default for OffloadingPhase {
-    fn default() -> Self {
-        Self::Accepted
     }
 }
 

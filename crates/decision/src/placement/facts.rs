@@ -18,7 +18,7 @@ pub(super) fn facts<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> (Facts
     let cloud = clouds().map(Assessment::standing).min().unwrap_or(Standing::Never);
     let gate = gate(case);
     let terminating = edge.and_then(|edge| terminating(case, sites, edge));
-    let late_cloud = rank::best_late_cloud(case, sites);
+    let late_cloud = rank::best_late_cloud(case, sites).zip(edge);
     // Except in row 4, a pod is gated only if no site is good. `may_gate` can be slow, so it is called only then.
     let asks_for_gate = terminating.is_some() || edge_standing != Standing::Good && cloud != Standing::Good;
     let facts = Facts {
@@ -31,12 +31,8 @@ pub(super) fn facts<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> (Facts
         stale: case.is_stale(),
         waits_for_terminating: terminating.is_some(),
         urgent: is_urgent(case),
-        late_cloud_is_sooner: late_cloud
-            .zip(edge)
-            .is_some_and(|(cloud, edge)| cloud.estimate.eta() < edge.estimate.eta()),
-        prefers_late_cloud: late_cloud
-            .zip(edge)
-            .is_some_and(|(cloud, edge)| prefers_late_cloud(case, edge, cloud)),
+        late_cloud_is_sooner: late_cloud.is_some_and(|(cloud, edge)| cloud.estimate.eta() < edge.estimate.eta()),
+        prefers_late_cloud: late_cloud.is_some_and(|(cloud, edge)| prefers_late_cloud(case, edge, cloud)),
         clouds_are_lost: clouds().all(|cloud| is_lost(case, cloud)),
     };
     (facts, terminating)

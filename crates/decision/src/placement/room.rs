@@ -77,14 +77,7 @@ impl<'s> Room<'s, 'static> {
     /// Room in a snapshot without reservations and queue claims.
     pub fn of(snapshot: &'s Snapshot) -> Self {
         static NOTHING: LazyLock<Ledger> = LazyLock::new(Ledger::default);
-        Self {
-            snapshot,
-            ledger: &NOTHING,
-            claims: &NO_CLAIMS,
-            queue_key: QueueKey::LAST,
-            namespace: "",
-            headroom: None,
-        }
+        Self::beside(snapshot, &NOTHING, &NO_CLAIMS, QueueKey::LAST, "")
     }
 }
 

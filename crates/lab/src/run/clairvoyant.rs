@@ -8,7 +8,7 @@ use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::Micros;
 
 use super::{Event, Placer, Run};
-use crate::cluster::{Phase, PodNumber, Work, less};
+use crate::cluster::{Phase, PodNumber, Work};
 use crate::scenario::Slo;
 use crate::units::{Unit, is_met};
 
@@ -75,7 +75,7 @@ impl Future {
 
     fn take(&mut self, node: usize, from: Micros, request: &Amounts, service: Option<Micros>) {
         let (free, slots) = &mut self.free[node];
-        *free = less(free, request);
+        *free = free.less(request);
         *slots -= 1;
         if let Some(service) = service {
             self.requests.push(request.clone());
@@ -109,7 +109,7 @@ impl Run<'_> {
             let is_there = node.node.state.ready && !node.failed;
             let slots = node.node.slots - node.pods.len() as i64;
             future.free.push(match is_there {
-                true => (less(&node.node.allocatable, &node.used), slots),
+                true => (node.node.allocatable.less(&node.used), slots),
                 false => (Amounts::default(), 0),
             });
             // Pods wait for room at the edge only, so the ends of work in clouds do not matter.

@@ -42,12 +42,6 @@ pub(super) struct Edgeward {
     profile: Option<(SimulatedProfile, Preference)>,
 }
 
-impl std::fmt::Debug for Edgeward {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Edgeward").finish_non_exhaustive()
-    }
-}
-
 struct Replica {
     engine: Engine,
     shared: Arc<SharedState>,
@@ -311,7 +305,7 @@ impl Run<'_> {
         (replica.published, replica.has_changes) = (now, false);
         let publication = replica.engine.publish(clock(now));
         if let Some(plan) = publication.plan.filter(|_| number == 0) {
-            edgeward.executor.plan(plan);
+            edgeward.executor.plan = plan;
             self.execute();
         }
         self.publish_when_due(number);

@@ -7,7 +7,7 @@ use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::Micros;
 
 use super::{Event, Run};
-use crate::cluster::{Phase, PodNumber, Work, less};
+use crate::cluster::{Phase, PodNumber, Work};
 use crate::load::Load;
 use crate::outcome::{Outcome, Pods, Tick};
 use crate::scenario::{Scenario, Slo};
@@ -86,7 +86,7 @@ impl Measure {
 
     /// Removes a placed pod that has got a node or is gone.
     pub(super) fn not_unbound(&mut self, site: usize, request: &Amounts) {
-        self.unbound[site] = less(&self.unbound[site], request);
+        self.unbound[site] = self.unbound[site].less(request);
     }
 
     pub(super) fn was_gated(&mut self) {

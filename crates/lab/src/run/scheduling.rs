@@ -5,7 +5,7 @@ use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::Micros;
 
 use super::{Event, INFORMER, Run, micros};
-use crate::cluster::{PodNumber, less};
+use crate::cluster::PodNumber;
 use crate::kube_scheduler::{Place, feasible_nodes_to_find};
 use crate::random::{Purpose, unit};
 
@@ -231,7 +231,7 @@ impl Run<'_> {
         let mut used = node.used.clone();
         let mut pods = node.pods.len() as i64;
         for other in &lower {
-            used = less(&used, self.request_of(*other));
+            used = used.less(self.request_of(*other));
             pods -= 1;
         }
         let fits = |used: &Amounts, pods: i64| pods < node.node.slots && request.fits(&node.node.allocatable, used);

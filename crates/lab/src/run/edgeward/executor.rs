@@ -14,7 +14,7 @@ use crate::run::{Event, micros};
 
 #[derive(Debug, Default)]
 pub(super) struct Executor {
-    plan: Plan,
+    pub(super) plan: Plan,
     progress: Progress,
     under_way: HashMap<u64, Patch>,
     patches: u64,
@@ -35,12 +35,6 @@ enum PodChange {
         id: u128,
         reason: &'static str,
     },
-}
-
-impl Executor {
-    pub(super) fn plan(&mut self, plan: Plan) {
-        self.plan = plan;
-    }
 }
 
 impl Run<'_> {

@@ -13,7 +13,6 @@ use edgeward_kube::units::{Micros, Moment};
 use serde_json::{Map, Value, json};
 
 use super::{Fleet, Load, StatedSite, config, part};
-use crate::cluster::less;
 use crate::random::Distribution;
 use crate::scenario::{Site, Wan, Workload, WorkloadKind};
 
@@ -146,7 +145,7 @@ fn initial(node: &Node, number: usize) -> Vec<Workload> {
 }
 
 fn take(from: &mut Share, part: &Share) {
-    from.amounts = less(&from.amounts, &part.amounts);
+    from.amounts = from.amounts.less(&part.amounts);
     from.pods -= part.pods;
 }
 
