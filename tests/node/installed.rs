@@ -16,7 +16,7 @@ pub(crate) struct Installed {
 pub(crate) const RELEASE: &str = "EDGEWARD_RELEASE";
 
 /// A file that a release publishes.
-fn published(name: &str) -> Result<PathBuf> {
+pub(crate) fn published(name: &str) -> Result<PathBuf> {
     let folder = env::var_os(RELEASE).context(RELEASE)?;
     Ok(Path::new(&folder).join("files").join(name))
 }
@@ -36,12 +36,12 @@ pub(crate) fn image() -> (String, &'static str) {
 }
 
 impl Installed {
-    /// Applies `install.yaml` of the release, and waits until it is rolled out.
-    pub(crate) fn release(node: &RealNode) -> Result<Self> {
+    /// Applies these manifests of the release, and waits until they are rolled out.
+    pub(crate) fn release(node: &RealNode, manifests: &str) -> Result<Self> {
         let folder = node.dir().join("release");
         fs::create_dir_all(&folder)?;
-        fs::copy(published("install.yaml")?, folder.join("install.yaml"))?;
-        Self::apply_to(node, &folder, json!({"resources": ["install.yaml"]}))
+        fs::copy(published(manifests)?, folder.join(manifests))?;
+        Self::apply_to(node, &folder, json!({"resources": [manifests]}))
     }
 
     /// Applies an overlay of `deploy/overlays` with these components, and waits until it is rolled out.
@@ -67,12 +67,12 @@ impl Installed {
 
     /// Applies the kustomization in this folder, with the address that edgeward probes.
     fn apply_to(node: &RealNode, folder: &Path, mut kustomization: Value) -> Result<Self> {
-        let endpoint = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "edgeward-config", "namespace": NAMESPACE},
-            "data": {"cloudEndpoint": format!("icmp://{ADDRESS}")},
-        });
-        kustomization["patches"] = json!([{"patch": endpoint.to_string()}]);
+        // As the guide on installing says.
+        let endpoint = json!([{"op": "add", "path": "/data/cloudEndpoint", "value": format!("icmp://{ADDRESS}")}]);
+        kustomization["patches"] = json!([{
+            "target": {"kind": "ConfigMap", "labelSelector": "app.kubernetes.io/component=configuration"},
+            "patch": endpoint.to_string(),
+        }]);
         fs::write(folder.join("kustomization.yaml"), kustomization.to_string())?;
         let installed = Self {
             kubectl: node.kubectl(NAMESPACE),

@@ -20,7 +20,7 @@ use edgeward_harness::scripts::{Script, timed, trials};
 use libtest_mimic::{Arguments, Trial};
 
 const SCRIPTS: &[(&str, Script<RealNode>)] = &[
-    ("release::every_pod_is_decided_and_runs", scenarios::release),
+    ("self_managed::every_pod_is_decided_and_runs", scenarios::self_managed),
     ("cert_manager::every_pod_is_decided_and_runs", scenarios::cert_manager),
     ("chart::every_pod_is_decided_and_runs", scenarios::chart),
     ("files::every_pod_is_decided_and_runs", scenarios::files),
@@ -63,6 +63,7 @@ fn main() -> ExitCode {
 /// Everything that is built or fetched, for which the sandbox has no network.
 fn tools() -> Result<Vec<(&'static str, PathBuf)>> {
     let tool = |command: &str| xtask(command)?.with_context(|| format!("`cargo xtask {command}` lacks its means"));
+    tool("program")?;
     Ok(vec![
         ("EDGEWARD_CONTROL_PLANE", tool("control-plane")?),
         ("EDGEWARD_CERT_MANAGER", tool("cert-manager")?),

@@ -14,7 +14,7 @@ use edgeward_harness::pki::Authority;
 use edgeward_harness::prelude::*;
 use edgeward_harness::wait::TIMEOUT;
 
-use crate::installed::{Installed, image, rolled_out};
+use crate::installed::{Installed, image, published, rolled_out};
 use crate::real_node::{NODE, PAUSE, RealNode};
 
 /// Selects edgeward's pods.
@@ -29,6 +29,9 @@ const SERVICE: &str = "edgeward.edgeward-system.svc";
 const ADMISSION: u16 = 8443;
 const HEALTH: u16 = 8080;
 
+/// The memory limit that the manifests give the container.
+const LIMIT_MIB: u64 = 256;
+
 /// How many mixtures of hostile bodies are tried.
 const SEEDS: u64 = 30;
 
@@ -37,10 +40,10 @@ const DECISION: &str = "decision";
 /// Of so many pods that are created during an update, one is to run. The others are dry runs.
 const OF: usize = 10;
 
-pub(crate) fn release(node: &RealNode) -> Result<()> {
-    let _installed = Installed::release(node)?;
+pub(crate) fn self_managed(node: &RealNode) -> Result<()> {
+    let _installed = Installed::release(node, "install.yaml")?;
     icmp_probes_are_answered(node)?;
-    pods_are_decided_and_run(node, "release")
+    pods_are_decided_and_run(node, "self-managed")
 }
 
 /// The shipped manifests let edgeward probe by ICMP.
@@ -62,30 +65,19 @@ fn icmp_probes_are_answered(node: &RealNode) -> Result<()> {
 
 pub(crate) fn cert_manager(node: &RealNode) -> Result<()> {
     let _issuer = CertManager::start_for(node.kubectl(NAMESPACE), &node.kubeconfig(), node.dir())?;
-    let _installed = Installed::apply(node, "cert-manager", &[])?;
+    let _installed = Installed::release(node, "install-cert-manager.yaml")?;
     pods_are_decided_and_run(node, "cert-manager")
 }
 
 pub(crate) fn chart(node: &RealNode) -> Result<()> {
     let (program, kubeconfig) = (Helm::obtain(node.dir())?, node.kubeconfig().display().to_string());
     let helm = |args: &[&str]| program.run(&[args, &["--namespace", NAMESPACE, "--kubeconfig", &kubeconfig]].concat());
-    let (name, tag) = image();
-    let chart = workspace().join("deploy/helm/edgeward").display().to_string();
-    let image = [format!("image.repository={name}"), format!("image.tag={tag}")].join(",");
+    let chart = published(&format!("edgeward-{}.tgz", image().1))?.display().to_string();
+    let namespace = workspace().join("deploy/base/namespace.yaml").display().to_string();
+    node.kubectl(NAMESPACE).run(&["apply", "-f", &namespace], "")?;
     let certificate = "certificates.source=self-managed";
-    let args = [
-        "install",
-        "edgeward",
-        &chart,
-        "--create-namespace",
-        "--wait",
-        "--set",
-        &image,
-        "--set",
-        certificate,
-    ];
-    helm(&args)?;
-    let ended = pods_are_decided_and_run(node, "chart");
+    let installed = helm(&["install", "edgeward", &chart, "--wait", "--set", certificate]);
+    let ended = installed.and_then(|_| pods_are_decided_and_run(node, "chart"));
     helm(&["uninstall", "edgeward", "--wait"])?;
     ended
 }
@@ -223,11 +215,24 @@ pub(crate) fn hostile_bodies(node: &RealNode) -> Result<()> {
     };
     let target = Target::new(address, SERVICE, &bundle, pid)?;
     let resident = tokio::runtime::Runtime::new()?.block_on(press(&target, limits, 0..SEEDS))?;
-    let limit = &ours["spec"]["containers"][0]["resources"]["limits"]["memory"];
-    println!("hostile bodies: {} MiB at most, of {limit}", resident.most / 1024);
+    println!("hostile bodies: {} MiB at most, of {LIMIT_MIB}", resident.most / 1024);
+    ensure!(memory_limit(pid)? == LIMIT_MIB << 20, "the container has another limit");
     ensure!(resident.most <= MOST_KIB, "{resident:?}");
     ensure!(restarts(node)? == 0, "it was killed");
     Ok(())
+}
+
+/// The limit of the process's memory cgroup, in bytes.
+fn memory_limit(pid: u32) -> Result<u64> {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+    let of = |line: &str| match line.splitn(3, ':').collect::<Vec<_>>()[..] {
+        ["0", "", path] => Some(format!("/sys/fs/cgroup{path}/memory.max")),
+        [_, "memory", path] => Some(format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes")),
+        _ => None,
+    };
+    let limits = groups.lines().filter_map(of);
+    let limit = limits.flat_map(fs::read_to_string).next().context(groups.clone())?;
+    Ok(limit.trim().parse()?)
 }
 
 /// A process that does not answer is restarted by its liveness probe. A pod that is created meanwhile is undecided.

