@@ -67,8 +67,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Returns the next entries, within the limit on concurrent changes, and the moment of the next retry, if there is one. Updates of
-    /// pods that stay gated begin after all releases.
+    /// Returns the next entries, within the limit on concurrent changes, and the moment of the next retry, if there is
+    /// one. Updates of pods that stay gated begin after all releases.
     pub fn begin(&mut self, plan: &Plan, config: &Config, now: Moment) -> (Vec<PlanEntry>, Option<Moment>) {
         self.done.retain(|_, done| done.at.after(MEMORY) > now);
         let (mut due, mut retry_at) = (Vec::new(), NEVER);
