@@ -1,13 +1,13 @@
 //! Current configuration and its next versions, from files ([`Files`]) or from a ConfigMap ([`ConfigMap`]).
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use edgeward_cluster::engine::Change;
 use edgeward_decision::config::{Config, Gating, map};
 use edgeward_decision::document::{Fault, Faults};
+use futures::FutureExt as _;
 use tokio::sync::watch;
 
 use crate::instruments::metrics::{Metrics, Reload};
@@ -66,13 +66,9 @@ impl Versions {
                 }
             }
         };
-        let endless = async {
-            work.await;
-            std::future::pending().await
-        };
         tokio::select! {
             other = other => other,
-            other = endless => other,
+            other = work.then(|()| std::future::pending()) => other,
         }
     }
 
@@ -174,13 +170,6 @@ fn of(mut config: Config, namespace: &str, may_gate: bool) -> Config {
         config.gating = Gating::never();
     }
     config
-}
-
-/// Hash of a content. Equal contents have equal versions in all replicas of one build.
-fn version(content: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    content.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// Reads the keys of a ConfigMap.

@@ -31,7 +31,8 @@ pub struct FleetFile {
     clock: Clock,
     document: Value,
     revision: u64,
-    shared: Arc<SharedState>,
+    /// The state that holds the newest snapshot.
+    pub shared: Arc<SharedState>,
 }
 
 impl FleetFile {
@@ -54,11 +55,6 @@ impl FleetFile {
         };
         file.publish();
         Ok(file)
-    }
-
-    /// The state that holds the newest snapshot.
-    pub fn shared(&self) -> Arc<SharedState> {
-        Arc::clone(&self.shared)
     }
 
     /// Publishes the file repeatedly. Never returns. This picks up changes of the file, and of the thresholds that
@@ -138,7 +134,7 @@ mod tests {
         let subscriber = tracing_subscriber::fmt().with_writer(move || to_log.clone()).finish();
         let clock = Clock::start();
         let file = FleetFile::open(path.clone(), Arc::default(), clock).await.unwrap();
-        let shared = file.shared();
+        let shared = Arc::clone(&file.shared);
         let follow = tokio::spawn(file.follow().with_subscriber(subscriber));
 
         write("sites: [{name: here, kind: edge}]");
@@ -164,7 +160,7 @@ mod tests {
         let config = Arc::<ArcSwap<Config>>::default();
         let opened = FleetFile::open(path, Arc::clone(&config), Clock::start()).await;
         let file = opened.unwrap();
-        let shared = file.shared();
+        let shared = Arc::clone(&file.shared);
         let state = || shared.snapshot().sites[1].link.map(|link| link.state);
         let follow = tokio::spawn(file.follow());
         assert_eq!(state(), Some(LinkState::Healthy));

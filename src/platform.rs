@@ -7,9 +7,18 @@ pub mod threads;
 pub mod token_bucket;
 pub mod yaml;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 /// The global memory allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Hash of a content; equal for equal contents in all replicas of one build.
+pub(crate) fn hash(content: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    hasher.finish()
+}
 
 /// A random number; unique across replicas and calls for all practical purposes.
 pub(crate) fn random() -> u64 {

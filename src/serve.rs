@@ -171,7 +171,7 @@ impl Server {
         self.readiness.drain();
         self.connections.drain();
         let mut is_late = pin!(tokio::time::sleep(DRAIN_LIMIT));
-        while self.supervisor.runs_graceful() {
+        while self.supervisor.graceful > 0 {
             let ended = tokio::select! {
                 biased;
                 ended = self.supervisor.next() => ended,

@@ -48,7 +48,8 @@ const SILENCE: Duration = Duration::from_secs(40);
 /// A connection to the API server of the watched cluster.
 #[derive(Clone)]
 pub struct Cluster {
-    client: Client,
+    /// A client of this cluster.
+    pub client: Client,
     pub(super) changes: Changes,
     /// Kinds that were listed at least once.
     listed: watch::Sender<BTreeSet<Kind>>,
@@ -89,11 +90,6 @@ impl Cluster {
             listed: watch::Sender::default(),
             resource_names: Arc::default(),
         }
-    }
-
-    /// A client of this cluster.
-    pub fn client(&self) -> Client {
-        self.client.clone()
     }
 
     /// Watches nodes, pods and namespaces. Never returns.
@@ -218,14 +214,6 @@ impl Cluster {
             }
         }
     }
-}
-
-/// Creates a client for the cluster of the current kubeconfig context, or else of our own pod. Does not connect yet.
-///
-/// # Errors
-/// There is no such configuration, or it cannot be used.
-pub async fn client() -> anyhow::Result<Client> {
-    Ok(Client::try_from(client_config(None)?.0)?)
 }
 
 /// Reads a node; `None` if it is unreadable.
@@ -566,7 +554,7 @@ mod tests {
         let address = format!("http://{}", silent.local_addr().unwrap());
         let config = kube::Config::new(address.parse().unwrap());
         let cluster = Cluster::new(config, Duration::from_millis(100), changes().0, &Metrics::new()).unwrap();
-        let answer = timeout(BOUND, cluster.client().apiserver_version()).await;
+        let answer = timeout(BOUND, cluster.client.apiserver_version()).await;
         assert!(answer.unwrap().is_err());
     }
 

@@ -1,6 +1,5 @@
 //! Reads request bodies into memory, within a total limit.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -21,7 +20,7 @@ pub const ORDINARY_BODY: usize = 64 * 1024;
 
 /// A complete body. Its bytes count towards the limit until it is dropped.
 pub(super) struct Buffered {
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     _room: Option<OwnedSemaphorePermit>,
 }
 
@@ -36,12 +35,7 @@ pub(super) enum Fault {
     Broken(axum::BoxError),
 }
 
-/// A semaphore with [`BODIES_LIMIT`] permits, one per byte.
-pub(super) fn room() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(BODIES_LIMIT))
-}
-
-/// Collects a body. Its large part takes permits from the shared `room`.
+/// Collects a body. Its large part takes permits from the shared `room`, which has one per byte of [`BODIES_LIMIT`].
 pub(super) async fn read(body: Body, room: &Arc<Semaphore>) -> Result<Buffered, Fault> {
     let mut body = Limited::new(body, BODY_LIMIT);
     let mut bytes: Vec<u8> = Vec::new();
@@ -80,20 +74,5 @@ fn capacity(had: usize, needed: usize) -> usize {
         _ if needed <= had => had,
         _ if needed <= ORDINARY_BODY => needed.next_power_of_two(),
         _ => needed.max(had + had / 4).min(BODY_LIMIT),
-    }
-}
-
-impl Buffered {
-    /// Whether the body is above [`ORDINARY_BODY`]. Large bodies are reviewed one at a time.
-    pub(super) fn is_large(&self) -> bool {
-        self.bytes.len() > ORDINARY_BODY
-    }
-}
-
-impl Deref for Buffered {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes
     }
 }

@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Sleep;
 
-use crate::admission::body::{Buffered, Fault};
+use crate::admission::body::{BODIES_LIMIT, Buffered, Fault, ORDINARY_BODY};
 use crate::admission::clients::Clients;
 use crate::admission::connections;
 use crate::admission::connections::{Connections, Slot, Stage};
@@ -67,11 +67,11 @@ struct Endpoint<A> {
 /// | another path or another method | 404, 405 |
 /// | the body does not arrive before the deadline | 408 |
 /// | the body is larger than [`BODY_LIMIT`](crate::admission::body::BODY_LIMIT) | 413 |
-/// | a body above [`ORDINARY_BODY`](crate::admission::body::ORDINARY_BODY) would exceed [`BODIES_LIMIT`](crate::admission::body::BODIES_LIMIT) | 503 |
+/// | a body above [`ORDINARY_BODY`] would exceed [`BODIES_LIMIT`] | 503 |
 ///
 /// A review is answered "allowed, no patch" if it panics, if it is not decided within its `timeout`, or if edgeward is
 /// not ready. At most [`REVIEWS_AT_A_TIME`] are decided concurrently; a review that exceeds its `timeout` keeps its
-/// slot until it ends. Bodies above [`ORDINARY_BODY`](crate::admission::body::ORDINARY_BODY) are decided one at a time,
+/// slot until it ends. Bodies above [`ORDINARY_BODY`] are decided one at a time,
 /// because their parsed form takes memory. While draining, every answer carries `Connection: close`, so that the
 /// client's next request goes to another replica.
 ///
@@ -90,7 +90,7 @@ pub fn router<A: Answer>(
         threads: Threads::start("review", REVIEWS_AT_A_TIME)?,
         slots: Arc::new(Semaphore::new(REVIEWS_AT_A_TIME)),
         large: Arc::new(Semaphore::new(1)),
-        room: body::room(),
+        room: Arc::new(Semaphore::new(BODIES_LIMIT)),
         clients: Clients::new(clock),
     });
     let router = Router::new()
@@ -165,7 +165,7 @@ async fn answer<A: Answer>(
     responder: &Arc<Responder>,
     mut deadline: Pin<&mut Sleep>,
 ) -> Response {
-    let no_opinion = |why| respond(endpoint.answer.no_opinion(&body, why, responder.elapsed()));
+    let no_opinion = |why| respond(endpoint.answer.no_opinion(&body.bytes, why, responder.elapsed()));
     let is_ready = endpoint.phase.borrow().missing.is_empty();
     if !is_ready {
         return no_opinion(Reason::NotReady);
@@ -195,15 +195,15 @@ async fn review<A: Answer>(
     body: Arc<Buffered>,
     responder: Arc<Responder>,
 ) -> Result<anyhow::Result<Vec<u8>>, Reason> {
-    let alone = match body.is_large() {
+    let alone = match body.bytes.len() > ORDINARY_BODY {
         true => Some(Arc::clone(&endpoint.large).acquire_owned().await),
         false => None,
     };
     let slot = Arc::clone(&endpoint.slots).acquire_owned().await;
     let answer = Arc::clone(&endpoint.answer);
-    let review = endpoint.threads.handle().spawn(async move {
+    let review = endpoint.threads.handle.spawn(async move {
         let _turns = (alone, slot);
-        answer.review(&body, &responder)
+        answer.review(&body.bytes, &responder)
     });
     review.await.map_err(|_| Reason::Panic)
 }

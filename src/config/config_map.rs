@@ -9,10 +9,11 @@ use k8s_openapi::api::core::v1;
 use kube::{Api, Client};
 use tokio::time::timeout;
 
-use crate::config::{Configuration, ReadConfig, of, read_keys, version};
+use crate::config::{Configuration, ReadConfig, of, read_keys};
 use crate::controllers::events;
 use crate::instruments::logs::LogLimit;
 use crate::platform::clock::Clock;
+use crate::platform::hash;
 use crate::watch::namespaced_name::NamespacedName;
 use crate::watch::watcher;
 
@@ -59,7 +60,7 @@ impl ConfigMap {
 
     async fn offer(&mut self, map: v1::ConfigMap) {
         let data = values(&map);
-        if let Err(faults) = self.configuration.offer(version(&data), || read_keys(&data)) {
+        if let Err(faults) = self.configuration.offer(hash(&data), || read_keys(&data)) {
             tracing::warn!(config_map = %self.name, error = %faults, "configuration refused; {}", self.instead());
             let event = events::config_refused(&map, &faults, self.clock.wall());
             let limit = LogLimit::new(self.clock);

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use edgeward_decision::config::Config;
 
-use crate::config::{Configuration, ReadConfig, read_document, read_keys, version};
+use crate::config::{Configuration, ReadConfig, read_document, read_keys};
 use crate::platform::files::{Content, Watch};
-use crate::platform::{files, yaml};
+use crate::platform::{files, hash, yaml};
 
 /// A file or directory. Every change of it is a new version of the configuration.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Files {
     /// There is nothing to read, or the configuration has faults. The error names all faults.
     pub async fn open(path: PathBuf, mut configuration: Configuration) -> anyhow::Result<Self> {
         let (watch, contents) = Watch::open(vec![path.clone()]).await?;
-        let outcome = configuration.offer(version(&contents), || read_contents(&path, &contents));
+        let outcome = configuration.offer(hash(&contents), || read_contents(&path, &contents));
         outcome.map_err(|faults| yaml::faulty(&path.display().to_string(), &faults))?;
         Ok(Self {
             path,
@@ -39,7 +39,7 @@ impl Files {
             match self.watch.changed().await {
                 Ok(contents) => {
                     let outcome = || read_contents(&self.path, &contents);
-                    if let Err(faults) = self.configuration.offer(version(&contents), outcome) {
+                    if let Err(faults) = self.configuration.offer(hash(&contents), outcome) {
                         let error = yaml::faulty(&self.path.display().to_string(), &faults);
                         tracing::warn!(%error, "configuration refused; the last good one stays");
                     }

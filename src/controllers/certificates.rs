@@ -228,12 +228,12 @@ impl Certificates {
     }
 
     fn authority(&self, now: Now) -> anyhow::Result<Pem> {
-        let life = rotation::span(self.lives.authority);
+        let life = SignedDuration::from_micros(self.lives.authority.signed());
         Authority::make(&self.service, now.wall, life).context("a CA cannot be made")
     }
 
     fn leaf(&self, of: Option<&Authority>, now: Now) -> anyhow::Result<Pem> {
-        let life = rotation::span(self.lives.leaf);
+        let life = SignedDuration::from_micros(self.lives.leaf.signed());
         let authority = of.context("there is no CA")?;
         let leaf = authority.issue(&[self.service.dns_name()], now.wall, life);
         leaf.context("a certificate cannot be made")

@@ -6,7 +6,7 @@
 mod decision;
 mod recorder;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::Hash;
 
 use edgeward_decision::document::Faults;
 use edgeward_kube::excerpt::excerpt;
@@ -19,6 +19,7 @@ use kube::{Api, Client, Error, Resource as _};
 
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::EventResult;
+use crate::platform::hash;
 pub use decision::{PodEvent, PodReason, assessment, bounds, in_words};
 pub use recorder::{Events, Recorder};
 
@@ -37,13 +38,11 @@ fn event(
     at: Timestamp,
     what: impl Hash,
 ) -> Event {
-    let mut hasher = DefaultHasher::new();
-    what.hash(&mut hasher);
     let object = regarding.name.as_deref().unwrap_or_default();
     Event {
         metadata: ObjectMeta {
             // An object's name may be as long as an Event's name, so it is shortened.
-            name: Some(format!("{object:.236}.{:016x}", hasher.finish())),
+            name: Some(format!("{object:.236}.{:016x}", hash(what))),
             namespace: regarding.namespace.clone(),
             ..ObjectMeta::default()
         },

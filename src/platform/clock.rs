@@ -25,13 +25,8 @@ impl Clock {
     }
 
     /// Microseconds since [`Clock::start`]. Never decreases; does not advance while the machine is suspended.
-    pub fn monotonic_us(&self) -> u64 {
-        u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX)
-    }
-
-    /// The current moment, as the engine counts it.
     pub fn moment(&self) -> Moment {
-        Moment(i64::try_from(self.monotonic_us()).unwrap_or(i64::MAX))
+        Moment(i64::try_from(self.origin.elapsed().as_micros()).unwrap_or(i64::MAX))
     }
 
     /// Waits until `at`; with `None`, waits forever. Cancel-safe.

@@ -3,7 +3,6 @@
 //! A mounted Secret or ConfigMap is a directory of symlinks through `..data`, and an update swaps that one symlink. So
 //! the contents are compared periodically, and file metadata is not used.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use anyhow::anyhow;
 use tokio::time::{Interval, MissedTickBehavior};
 
 use super::blocking::blocking;
+use super::hash;
 
 /// Interval between two comparisons of the contents.
 const POLL: Duration = Duration::from_secs(1);
@@ -134,12 +134,6 @@ pub fn read(paths: &[PathBuf]) -> anyhow::Result<Contents> {
         }
     }
     Ok(contents)
-}
-
-fn hash(contents: &Contents) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    contents.hash(&mut hasher);
-    hasher.finish()
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 /// Threads with their own runtime. Dropping it ends the threads and their tasks.
 #[derive(Debug)]
 pub struct Threads {
-    handle: Handle,
+    /// For spawning tasks on these threads.
+    pub handle: Handle,
     /// Taken on drop.
     runtime: Option<Runtime>,
 }
@@ -24,11 +25,6 @@ impl Threads {
             handle: runtime.handle().clone(),
             runtime: Some(runtime),
         })
-    }
-
-    /// The handle for spawning tasks on these threads.
-    pub fn handle(&self) -> &Handle {
-        &self.handle
     }
 }
 

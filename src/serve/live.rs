@@ -54,11 +54,11 @@ pub(super) async fn view(
     let metrics = || Arc::clone(metrics);
     let shared = Arc::new(SharedState::default());
     let (observer, changes) = Observer::new(clock, metrics());
-    let client = Cluster::infer(changes.clone(), metrics()).await?.client();
+    let client = Cluster::infer(changes.clone(), metrics()).await?.client;
     let thread = Arc::new(Threads::start("view", 1).context("the view has no thread")?);
     // The watches get their own connections, because the thread that opens a connection also serves it.
     let watched = Cluster::infer(changes.clone(), metrics());
-    let watched = thread.handle().spawn(watched).await??;
+    let watched = thread.handle.spawn(watched).await??;
     let liqo = Liqo::new(client.clone(), metrics(), clock, changes.clone());
     let (settings, discovered) = (versions.clone(), liqo.discovered.subscribe());
     let sites = Sites::new(versions.clone(), config.load_full());

@@ -35,10 +35,7 @@ impl Task {
 
     /// A task that cannot fail.
     pub fn endless(name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self::new(name, async {
-            future.await;
-            Ok(())
-        })
+        Self::new(name, future.map(Ok))
     }
 
     /// A task that notices by itself that the server drains, finishes its work, and ends. The server waits for it no
@@ -64,7 +61,7 @@ impl Task {
 pub(super) struct Supervisor {
     tasks: JoinSet<Ended>,
     /// How many of the running tasks are graceful.
-    graceful: usize,
+    pub(super) graceful: usize,
 }
 
 /// A task that ended.
@@ -80,7 +77,7 @@ impl Supervisor {
     pub(super) fn spawn(&mut self, task: Task) {
         self.graceful += usize::from(task.is_graceful);
         let thread = task.thread.as_ref();
-        let runtime = thread.map_or_else(Handle::current, |thread| thread.handle().clone());
+        let runtime = thread.map_or_else(Handle::current, |thread| thread.handle.clone());
         let ended = async move {
             let result = AssertUnwindSafe(task.future).catch_unwind().await;
             drop(task.thread);
@@ -91,11 +88,6 @@ impl Supervisor {
             }
         };
         self.tasks.spawn_on(ended, &runtime);
-    }
-
-    /// Whether a graceful task still runs.
-    pub(super) fn runs_graceful(&self) -> bool {
-        self.graceful > 0
     }
 
     /// Waits for the next task that ends, and returns its name and result. Never returns when no task is left.
@@ -146,7 +138,7 @@ mod tests {
     async fn supervised_thread_runs_until_its_last_task_ends() {
         let thread = Arc::new(Threads::start("view", 1).unwrap());
         let (sender, dropped) = tokio::sync::oneshot::channel::<()>();
-        thread.handle().spawn(async {
+        thread.handle.spawn(async {
             let _dropped = sender;
             std::future::pending::<()>().await;
         });

@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use clap::{ArgGroup, Args};
 use edgeward_decision::config::Config;
+use kube::Client;
 use tokio::sync::watch;
 
 use crate::admission::review::Reviewer;
@@ -25,6 +26,7 @@ use crate::serve::live::{self, View};
 use crate::serve::{DEFAULT_SHUTDOWN_DELAY, Readiness, ServeOptions, Task, tokio_runtime};
 use crate::tls::rotation::Lives;
 use crate::tls::{Service, Source, stored};
+use crate::watch::kubeconfig::client_config;
 use crate::watch::namespaced_name::NamespacedName;
 
 /// Run the admission webhook.
@@ -211,7 +213,7 @@ impl Webhook {
             }
             (None, Some(name)) => {
                 let name = NamespacedName::parse(name, &self.namespace);
-                let client = crate::watch::client().await?;
+                let client = Client::try_from(client_config(None)?.0)?;
                 let map = config::ConfigMap::new(name, client, configuration, clock);
                 let required = readiness.require("configuration");
                 let mut first = versions.clone();
@@ -268,7 +270,7 @@ async fn view_of_fleet_file(path: PathBuf, config: &Arc<ArcSwap<Config>>, clock:
     let file = FleetFile::open(path, Arc::clone(config), clock).await?;
     Ok(View {
         config: Arc::clone(config),
-        shared: file.shared(),
+        shared: Arc::clone(&file.shared),
         policies: Arc::default(),
         controllers: None,
         tasks: vec![Task::endless("fleet file", file.follow())],

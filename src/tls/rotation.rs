@@ -309,10 +309,5 @@ impl Replica {
     }
 }
 
-/// A lifetime as a jiff duration.
-pub fn span(life: Micros) -> SignedDuration {
-    SignedDuration::from_micros(i64::try_from(life.0).unwrap_or(i64::MAX))
-}
-
 #[cfg(test)]
 mod tests;

@@ -156,9 +156,9 @@ const RETRANSMISSION: Duration = Duration::from_secs(1);
 
 /// Connects and returns the duration of the handshake, which is one round trip.
 async fn connect(address: SocketAddr, clock: Clock) -> Result<(TcpStream, Micros), Lost> {
-    let begun = clock.monotonic_us();
+    let begun = clock.moment();
     let stream = tokio::time::timeout(RETRANSMISSION, TcpStream::connect(address)).await;
-    let rtt = Micros(clock.monotonic_us().saturating_sub(begun));
+    let rtt = clock.moment().since(begun);
     let lost = |_| {
         Lost::new(
             Cause::Timeout,

@@ -17,7 +17,7 @@ impl Cluster {
     /// stay. Calls `known` after each answer.
     pub async fn follow_device_classes(self, metrics: Arc<Metrics>, known: impl Fn()) {
         let (seen, mut objects) = channel(Seen::default());
-        let (client, read) = (self.client(), |object: &Raw, _: Option<&_>| Some(served(object)));
+        let (client, read) = (self.client.clone(), |object: &Raw, _: Option<&_>| Some(served(object)));
         let kind = Gvr::DEVICE_CLASSES;
         let watched = objects::follow(kind, Rights::Optional, &client, &metrics, read, &seen, |seen| seen);
         let told = async {

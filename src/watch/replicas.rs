@@ -24,7 +24,7 @@ impl Cluster {
     pub async fn follow_replicas(self, namespace: String, service: String, metrics: Arc<Metrics>) {
         let of_service = format!("kubernetes.io/service-name={service}");
         let of_service = Config::default().labels(&of_service).streaming_lists();
-        let slices = Api::<EndpointSlice>::namespaced(self.client(), &namespace);
+        let slices = Api::<EndpointSlice>::namespaced(self.client.clone(), &namespace);
         let mut events = watcher::events(slices, of_service);
         let (mut known, mut listed) = (Seen::default(), BTreeMap::new());
         let (mut sent, mut last_error) = (None, String::new());

@@ -119,6 +119,12 @@ impl<'a> Pod<'a> {
         }
     }
 
+    /// Whether the pod uses a volume claim, its own or another's.
+    pub fn has_volume_claims(&self) -> bool {
+        let mut volumes = self.spec.volumes();
+        volumes.any(|volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some())
+    }
+
     /// The pod's volume claims. Empty if there are more than [`MAX_CLAIMS`], or if a name is too long for an object.
     fn volume_claims(&self) -> Vec<VolumeClaim<'a>> {
         let metadata = self.metadata.as_ref();

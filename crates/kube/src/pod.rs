@@ -164,9 +164,14 @@ impl<'a> Pod<'a> {
         self.annotation(MIRROR_ANNOTATION).is_some()
     }
 
+    /// The kind of the controller.
+    pub fn controller_kind(&self) -> Option<&str> {
+        Some(&self.controller()?.kind)
+    }
+
     /// Whether a DaemonSet controls the pod.
     pub fn is_of_daemonset(&self) -> bool {
-        self.controller().is_some_and(|owner| owner.kind == "DaemonSet")
+        self.controller_kind() == Some("DaemonSet")
     }
 
     /// Whether a label marks the pod as created by Liqo on behalf of another cluster. Any user can set that label.

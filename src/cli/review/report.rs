@@ -177,7 +177,7 @@ impl Item {
             name: pod.name().to_owned(),
             class: intent.map(|intent| intent.slo.class.as_str()),
             request: integers(&pod.request()),
-            hints: subject.all_hints(pod, workload, keys),
+            hints: [subject.hints.clone(), pod.hints(workload, keys)].concat(),
             ..Self::default()
         }
     }

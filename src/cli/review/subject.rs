@@ -2,7 +2,6 @@
 
 use anyhow::{Context as _, anyhow, bail};
 use edgeward_decision::keys::Keys;
-use edgeward_decision::model::workload::Workload;
 use edgeward_decision::pod::Pod;
 use serde_json::{Map, Value, json};
 
@@ -61,7 +60,7 @@ pub(in crate::cli) fn collect(
                 let mut item = item.clone();
                 let of_list = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
                 if let Some(kind) = of_list.filter(|_| item["kind"].is_null()) {
-                    item = with_fields(item, json!({ "kind": kind }));
+                    json_patch::merge(&mut item, &json!({ "kind": kind }));
                 }
                 collect(&item, &format!("{source}.items[{i}]"), keys, subjects, skipped)?;
             }
@@ -79,7 +78,8 @@ pub(in crate::cli) fn collect(
 }
 
 fn of_pod(pod: &Value, source: &str) -> Subject {
-    let pod = with_fields(pod.clone(), json!({"apiVersion": "v1", "kind": "Pod"}));
+    let mut pod = pod.clone();
+    json_patch::merge(&mut pod, &json!({"apiVersion": "v1", "kind": "Pod"}));
     Subject {
         source: source.to_owned(),
         namespace: pod["metadata"]["namespace"].as_str().map(str::to_owned),
@@ -114,11 +114,12 @@ fn of_workload(workload: &Value, kind: &str, template: &Value, controller: &str,
         "uid": uid.map_or_else(|| uuid::Uuid::nil().to_string(), str::to_owned),
         "controller": true,
     });
-    let metadata = with_fields(
-        template["metadata"].clone(),
-        json!({"generateName": format!("{name}-"), "ownerReferences": [owner]}),
+    let mut pod = template.clone();
+    let metadata = json!({"generateName": format!("{name}-"), "ownerReferences": [owner]});
+    json_patch::merge(
+        &mut pod,
+        &json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}),
     );
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]});
     Subject {
         source: source.to_owned(),
         namespace: workload["metadata"]["namespace"].as_str().map(str::to_owned),
@@ -135,17 +136,8 @@ fn replicas(kind: &str, spec: &Value) -> u64 {
     spec[field].as_u64().unwrap_or(1)
 }
 
-/// Returns `object` with these fields set. If it is no object, returns an object of these fields.
-fn with_fields(mut object: Value, fields: Value) -> Value {
-    match (&mut object, fields) {
-        (Value::Object(object), Value::Object(fields)) => object.extend(fields),
-        (object, fields) => *object = fields,
-    }
-    object
-}
-
 /// Returns hints about annotations of a workload that have no effect on its pods, which have `annotations`.
-/// [`Subject::all_hints`] adds the hints about the pod itself.
+/// [`Item::of`](super::report::Item::of) adds the hints about the pod itself.
 fn hints(annotations: &Value, kind: &str, workload: &Value, keys: &Keys) -> Vec<String> {
     let class = format!("{}class", keys.slo_prefix);
     let misplaced = workload["annotations"].as_object().into_iter().flat_map(Map::keys);
@@ -159,12 +151,6 @@ fn hints(annotations: &Value, kind: &str, workload: &Value, keys: &Keys) -> Vec<
 }
 
 impl Subject {
-    /// Returns all hints about the pod and its manifest.
-    pub(super) fn all_hints(&self, pod: &Pod<'_>, workload: &Workload<'_>, keys: &Keys) -> Vec<String> {
-        let own = pod.hints(workload, keys).into_iter();
-        self.hints.iter().cloned().chain(own).collect()
-    }
-
     /// Parses the pod.
     ///
     /// # Errors
@@ -172,17 +158,12 @@ impl Subject {
     pub(super) fn pod(&self) -> anyhow::Result<Pod<'_>> {
         let mut deserializer = serde_json::Deserializer::from_str(&self.text);
         serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-            let message = message(error.inner());
+            let text = error.inner().to_string();
+            // The position refers to a text that the user has not seen.
+            let message = text.rsplit_once(" at line ").map_or(&*text, |(message, _)| message);
             // A fault of the whole pod has the path `.`, which is left out.
             let path = error.path().iter().next().map(|_| format!("{}: ", error.path()));
             anyhow!("{}: {}{message}", self.source, path.unwrap_or_default())
         })
     }
-}
-
-/// Returns the message without its position, which refers to a text that the user has not seen.
-fn message(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    text.rsplit_once(" at line ")
-        .map_or(text.clone(), |(message, _)| message.to_owned())
 }

@@ -19,7 +19,7 @@ use crate::platform::clock::Clock;
 use crate::testkit::{api_server, failure, gate_ledger};
 
 /// A request about a pod: the second in which it came, and its patch, or `null` for a read.
-type Asked = (u64, Value);
+type Asked = (i64, Value);
 
 /// Answers of the API server.
 #[derive(Clone)]
@@ -78,7 +78,7 @@ impl Server {
                 let (reading, most) = (Arc::clone(&reading), Arc::clone(&most));
                 async move {
                     let name = uri.path().rsplit('/').next().unwrap_or_default();
-                    let second = clock.monotonic_us() / 1_000_000;
+                    let second = clock.moment().0 / 1_000_000;
                     match method {
                         Method::PATCH => {
                             asked.lock().unwrap().push((second, body));
@@ -190,7 +190,7 @@ fn gated_pod(number: usize) -> Arc<GatedPod> {
         .unwrap()
 }
 
-fn seconds(patches: &[Asked]) -> Vec<u64> {
+fn seconds(patches: &[Asked]) -> Vec<i64> {
     patches.iter().map(|(second, _)| *second).collect()
 }
 

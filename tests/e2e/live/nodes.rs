@@ -133,3 +133,41 @@ fn edge_label_on_cloud_node_draws_no_pod(fixture: &Fixture<'_>) -> Result<()> {
     ensure!(foreign == 1, "{foreign} nodes of others carry the edge's label");
     Ok(())
 }
+
+e2e! { "live::pod_leaves_lost_cloud_early", Nodes, pod_leaves_lost_cloud_early }
+/// The edge is full, so the pods of two Deployments run in the cloud, whose `unreachableSeconds` is 5. The one that tolerates a lost
+/// node for ten minutes stays there when its node is lost. The other is evicted, and its successor runs at the edge.
+fn pod_leaves_lost_cloud_early(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    let cloud = nodes.cloud_node("cloud-0")?;
+    let mut config = nodes.config();
+    config["sites"][1]["unreachableSeconds"] = json!(5);
+    let (_edgeward, _registered) = fixture.registered_live(&config)?;
+    fill(fixture, "fills", 900, EDGE)?;
+
+    let slo = || fixture.in_its_domain(workloads::batch());
+    let mut stays = workloads::deployment("stays", 1, slo());
+    stays["spec"]["template"]["spec"]["tolerations"] = ["not-ready", "unreachable"]
+        .map(|taint| json!({"key": format!("node.kubernetes.io/{taint}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600}))
+        .into();
+    let is_at = |app: &str, site: &str| {
+        eventually(&format!("{app} runs at the {site}"), 2 * BOUND, || {
+            let pods = fixture.kubectl.list("pods", &format!("app={app}"))?;
+            let running = pods.iter().filter(|pod| pod["status"]["phase"] == "Running");
+            let pod = running.filter(|pod| nodes.site_of(pod) == Some(site)).last();
+            Ok(pod.with_context(|| format!("{pods:#?}"))?["metadata"]["uid"].clone())
+        })
+    };
+    fixture.kubectl.create(&stays)?;
+    fixture.kubectl.create(&workloads::deployment("leaves", 1, slo()))?;
+    let stayed = is_at("stays", "cloud")?;
+    is_at("leaves", "cloud")?;
+
+    fixture.kubectl.run(&["delete", "pod", "fills", "--wait=false"], "")?;
+    would_be(fixture, 900, EDGE)?;
+    nodes.stop(&cloud)?;
+    is_at("leaves", "edge")?;
+    ensure!(is_at("stays", "cloud")? == stayed, "the pod that stays was replaced");
+    fixture.kubectl.run(&["delete", "deployment", "--all"], "").map(drop)
+}

@@ -6,9 +6,6 @@ use edgeward_harness::tables::Table;
 
 use super::{FAR, NEAR, config, near_and_far, slo};
 
-/// Seconds that a pod of the Deployment stays on a lost node.
-const TOLERATED: u32 = 15;
-
 e2e! { "liqo::frozen_near_cloud_sends_pods_to_far", Peering, frozen_near_cloud_sends_pods_to_far }
 /// The edge is full, so pods go to the near cloud. Then the near cloud's API server is frozen. Once edgeward's probe has
 /// noticed, new pods go to the far cloud. The Deployment's pods are replaced there. When the API server answers again, pods go
@@ -16,21 +13,15 @@ e2e! { "liqo::frozen_near_cloud_sends_pods_to_far", Peering, frozen_near_cloud_s
 fn frozen_near_cloud_sends_pods_to_far(fixture: &Fixture<'_>) -> Result<()> {
     let [near, _far] = near_and_far(fixture)?;
     fixture.offload(&fixture.namespace, Strategy::Local)?;
-    let (edgeward, _registered) = fixture.registered_live(&config(fixture))?;
+    let mut config = config(fixture);
+    for cloud in config["sites"].as_array_mut().into_iter().flatten().skip(1) {
+        cloud["unreachableSeconds"] = json!(15);
+    }
+    let (edgeward, _registered) = fixture.registered_live(&config)?;
     for (name, replicas, cpu) in [("fills", 8, "1"), ("moves", 4, "200m")] {
         let mut deployment = workloads::deployment(name, replicas, slo());
         let spec = &mut deployment["spec"]["template"]["spec"];
         spec["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
-        spec["tolerations"] = ["unreachable", "not-ready"]
-            .map(|taint| {
-                json!({
-                    "key": format!("node.kubernetes.io/{taint}"),
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": TOLERATED,
-                })
-            })
-            .into();
         fixture.kubectl.create(&deployment)?;
         let pods = running(&fixture.kubectl, &format!("app={name}"), replicas as usize)?;
         let site = if name == "fills" { "edge" } else { NEAR };

@@ -50,6 +50,9 @@ pub struct WrittenSite {
     /// The RuntimeClass of a pod placed here, if the pod names none.
     #[schemars(with = "Option<RuntimeClass>")]
     runtime_class_name: Option<String>,
+    /// After this many seconds a pod placed here is evicted from a node that is lost (not Ready or unreachable), if another site
+    /// was possible for it. Default: that of the cluster, 300 s.
+    unreachable_seconds: Option<Decimal<0, 0, 299>>,
     /// Speed of the site's CPUs. Processing times are stated for speed 1.
     speed_factor: Option<Decimal<3, 1, 1_000_000>>,
     /// Features that this cloud site can serve although they otherwise keep a pod at the edge.
@@ -113,6 +116,7 @@ impl Kind {
             traits: vec![],
             storage_classes: (self == Self::Liqo).then(|| "liqo".to_owned()).into_iter().collect(),
             runtime_class: None,
+            unreachable_seconds: None,
             thresholds: OwnThresholds::default(),
             probes: vec![],
             source: SiteSource::Config,
@@ -158,6 +162,7 @@ impl WrittenSite {
                 ("probes", self.probes.is_some()),
                 ("storageClasses", self.storage_classes.is_some()),
                 ("order", self.order.is_some()),
+                ("unreachableSeconds", self.unreachable_seconds.is_some()),
             ];
             for (field, _) in stated.into_iter().filter(|(_, is_stated)| *is_stated) {
                 checks.fault(field, "is for a cloud, and not for the edge site");
@@ -182,6 +187,7 @@ impl WrittenSite {
             traits: self.traits.unwrap_or_default(),
             storage_classes: self.storage_classes.unwrap_or(by_default.storage_classes),
             runtime_class: self.runtime_class_name,
+            unreachable_seconds: self.unreachable_seconds.map(|seconds| seconds.0),
             thresholds: OwnThresholds {
                 rtt: self.rtt_threshold_ms.map(Micros::from),
                 loss: self.loss_threshold_pct.map(Permille::from),
@@ -207,6 +213,7 @@ impl WrittenSite {
             node_selector: Some(site.selector.iter().cloned().collect()),
             tolerations: Some(site.tolerations.clone()),
             runtime_class_name: site.runtime_class.clone(),
+            unreachable_seconds: site.unreachable_seconds.map(Decimal),
             speed_factor: Some(site.speed.into()),
             supports: some_of(site.supports.iter().copied()),
             traits: some_of(site.traits.iter().cloned()),

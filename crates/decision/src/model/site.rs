@@ -59,6 +59,8 @@ pub struct SiteDefinition {
     pub storage_classes: Vec<String>,
     /// RuntimeClass that a placement gives to a pod without a RuntimeClass.
     pub runtime_class: Option<String>,
+    /// How long a pod placed here stays bound to a node that is lost, in seconds. `None` if that is not changed.
+    pub unreachable_seconds: Option<i64>,
     /// WAN thresholds of this site that differ from the configuration.
     pub thresholds: OwnThresholds,
     /// Probe targets that measure the WAN to a cloud site. Empty for a site in a fleet file, which states its link.

@@ -17,9 +17,9 @@ use crate::keys::Keys;
 use crate::model::site::SiteKind;
 use crate::model::snapshot::Site;
 use crate::placement::explain::explain;
-use crate::placement::verdict::{Action, Reason, Verdict};
+use crate::placement::verdict::{Action, Assessment, Reason, Verdict};
 use crate::pod::Pod;
-use edgeward_kube::constraints::Toleration;
+use edgeward_kube::constraints::{Taint, Toleration};
 use edgeward_kube::pod::StringMap;
 
 /// Identifies one decision by its time and its random id.
@@ -79,6 +79,7 @@ pub fn patch(pod: &Pod<'_>, verdict: &Verdict<'_>, config: &Config, stamp: &Stam
             select(pod, site, &verdict.trait_labels, &mut operations);
             exclude(pod, site, &mut operations);
             tolerate(pod, site, &mut operations);
+            leave_sooner(pod, verdict, site, &mut operations);
             classify(pod, site, config, &mut operations);
             label(pod, config, &mut operations);
         }
@@ -259,6 +260,40 @@ fn tolerate(pod: &Pod<'_>, site: &Site, operations: &mut Vec<PatchOperation>) {
         pod.spec.tolerations.is_some(),
         missing,
     );
+}
+
+/// The taints of a node that is lost, which evict its pods.
+const LOST: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
+/// How long a pod stays on such a node if it does not say so itself. Source: the admission plugin DefaultTolerationSeconds, which
+/// runs before webhooks.
+const DEFAULT_SECONDS: i64 = 300;
+
+/// Shortens the pod's time on a lost node of the site: of the tolerations that match a taint, the first counts. Does nothing if the
+/// pod could run nowhere else, if no new pod would take its place or that pod would need its data or its identity, or if its own
+/// time is not the default.
+fn leave_sooner(pod: &Pod<'_>, verdict: &Verdict<'_>, site: &Site, operations: &mut Vec<PatchOperation>) {
+    let Some(seconds) = site.definition.unreachable_seconds else {
+        return;
+    };
+    let has_default = |key: &&str| {
+        let lost = Taint {
+            key: (*key).into(),
+            value: "".into(),
+            effect: "NoExecute".into(),
+        };
+        let mut own = pod.tolerations().filter(|own| own.tolerates(&lost)).peekable();
+        own.peek().is_some() && own.all(|own| own.seconds == Some(DEFAULT_SECONDS))
+    };
+    let is_elsewhere = |other: &Assessment<'_>| other.is_possible() && other.site.name() != site.name();
+    let is_replaceable = pod.controller_kind().is_some_and(|kind| kind != "StatefulSet") && !pod.has_volume_claims();
+    if is_replaceable && verdict.sites.iter().any(is_elsewhere) && LOST.iter().all(has_default) {
+        for key in LOST {
+            let toleration =
+                json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds});
+            add(operations, ["spec", "tolerations", "0"], toleration);
+        }
+    }
 }
 
 /// Appends items to a list of the pod, which may not exist yet.

@@ -157,6 +157,57 @@ fn placed_label_is_added_beside_existing_labels() {
 }
 
 #[test]
+fn lost_node_is_tolerated_for_the_seconds_of_its_site() {
+    let mut fleet = fleet();
+    fleet["sites"][1]["unreachableSeconds"] = json!(15);
+    // The edge is full, but possible.
+    fleet["nodes"][0]["allocatable"] = json!({"pods": 1});
+    fleet["nodes"][0]["used"] = json!({"pods": 1});
+    let lost = |seconds: i64| {
+        let toleration =
+            |key| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds});
+        LOST.map(toleration)
+    };
+    let of = |kind: &str| json!({"ownerReferences": [{"kind": kind, "uid": "u", "controller": true}]});
+    let added = |metadata: Value, spec: Value| {
+        let before = spec["tolerations"].as_array().cloned().unwrap_or_default();
+        let pod = to_the_cloud(metadata, spec);
+        let patched = apply(&pod, &operations(&fleet, &pod, &Config::default()));
+        // Of the tolerations that match a taint, the first counts.
+        let after = patched["spec"]["tolerations"].as_array().unwrap().iter();
+        let first = after.take_while(|first| !before.contains(first) && first["key"] != "cloud");
+        first.cloned().collect::<Vec<_>>()
+    };
+    let tolerates = |tolerations: &[Value]| json!({ "tolerations": tolerations });
+    let by_default = || tolerates(&lost(300));
+    let [not_ready, unreachable] = lost(15);
+    assert_eq!(added(of("ReplicaSet"), by_default()), [unreachable, not_ready]);
+    // A pod of a StatefulSet keeps its identity, and a bare pod has no successor.
+    for metadata in [of("StatefulSet"), json!({})] {
+        assert_eq!(added(metadata, by_default()), [] as [Value; 0]);
+    }
+    let own = json!({"operator": "Exists"});
+    let [not_ready, unreachable] = lost(300);
+    let [_, patient] = lost(600);
+    let tolerations = [
+        vec![],
+        vec![own.clone()],
+        vec![not_ready.clone(), unreachable, own],
+        vec![not_ready, patient],
+    ];
+    for own in tolerations {
+        assert_eq!(added(of("ReplicaSet"), tolerates(&own)), [] as [Value; 0], "{own:?}");
+    }
+    let mut only_cloud = by_default();
+    only_cloud["nodeSelector"] = json!({"node.role/cloud": "true"});
+    let mut with_data = by_default();
+    with_data["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    for spec in [only_cloud, with_data] {
+        assert_eq!(added(of("ReplicaSet"), spec.clone()), [] as [Value; 0], "{spec}");
+    }
+}
+
+#[test]
 fn stale_edgeward_annotations_go_and_user_annotations_stay() {
     let unmeasured = json!({
         "sites": [{"name": "edge", "kind": "edge"}],
