@@ -187,12 +187,16 @@ enum Output {
 }
 
 impl Output {
-    fn print<T: Serialize>(self, report: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
-        print(&match self {
+    fn render<T: Serialize>(self, report: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<String> {
+        Ok(match self {
             Self::Text => text(report),
             Self::Json => serde_json::to_string_pretty(report)? + "\n",
             Self::Yaml => serde_saphyr::to_string(report)?,
         })
+    }
+
+    fn print<T: Serialize>(self, report: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
+        print(&self.render(report, text)?)
     }
 }
 

@@ -132,14 +132,15 @@ impl Review {
 
 impl Output {
     fn render(self, list: &ReviewList) -> anyhow::Result<String> {
-        Ok(match self {
-            Output::Json => serde_json::to_string_pretty(list)? + "\n",
-            Output::Yaml => serde_saphyr::to_string(list)?,
-            Output::Table => list.table(),
+        let format = match self {
+            Output::Json => super::Output::Json,
+            Output::Yaml => super::Output::Yaml,
+            Output::Table => super::Output::Text,
             Output::Patch => {
                 let patches = list.items.iter().map(|item| serde_json::to_string(&item.patch));
-                patches.collect::<Result<Vec<_>, _>>()?.join("\n") + "\n"
+                return Ok(patches.collect::<Result<Vec<_>, _>>()?.join("\n") + "\n");
             }
-        })
+        };
+        format.render(list, ReviewList::table)
     }
 }

@@ -1,13 +1,17 @@
 //! What a release publishes, made here from programs that stand in for the real ones.
 
 use std::env;
+use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::{Command, Stdio};
 
 use edgeward_harness::checkout::{is_ci, xtask};
 use edgeward_harness::prelude::*;
+use edgeward_harness::process::free_addresses;
 
 use crate::program::edgeward;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const PLATFORMS: [&str; 5] = [
     "linux/amd64",
@@ -58,7 +62,8 @@ fn tool(name: &str) -> Option<PathBuf> {
 
 #[test]
 fn release_has_same_bytes_twice_and_names_its_image() {
-    let (Some(kubectl), Some(helm), Some(skopeo)) = (tool("kubectl"), tool("helm"), tool("skopeo")) else {
+    let tools = ["kubectl", "helm", "skopeo", "registry"].map(tool);
+    let [Some(kubectl), Some(helm), Some(skopeo), Some(registry)] = tools else {
         return;
     };
     let (one, two) = (folder(&PLATFORMS), folder(&PLATFORMS));
@@ -78,19 +83,20 @@ fn release_has_same_bytes_twice_and_names_its_image() {
     let sums = read("SHA256SUMS");
     let named: Vec<_> = sums.lines().map(|line| line.split_once("  ").unwrap().1).collect();
     let expected = [
-        "edgeward-0.1.0-darwin-amd64.tar.gz",
-        "edgeward-0.1.0-darwin-arm64.tar.gz",
-        "edgeward-0.1.0-image.tar",
-        "edgeward-0.1.0-linux-amd64.cdx.json",
-        "edgeward-0.1.0-linux-amd64.tar.gz",
-        "edgeward-0.1.0-linux-arm.tar.gz",
-        "edgeward-0.1.0-linux-arm64.cdx.json",
-        "edgeward-0.1.0-linux-arm64.tar.gz",
-        "edgeward-0.1.0.tgz",
+        "edgeward-VERSION-darwin-amd64.tar.gz",
+        "edgeward-VERSION-darwin-arm64.tar.gz",
+        "edgeward-VERSION-image.tar",
+        "edgeward-VERSION-linux-amd64.cdx.json",
+        "edgeward-VERSION-linux-amd64.tar.gz",
+        "edgeward-VERSION-linux-arm.tar.gz",
+        "edgeward-VERSION-linux-arm64.cdx.json",
+        "edgeward-VERSION-linux-arm64.tar.gz",
+        "edgeward-VERSION.tgz",
         "install-cert-manager.yaml",
         "install.yaml",
         "krew.yaml",
-    ];
+    ]
+    .map(|name| name.replace("VERSION", VERSION));
     assert_eq!(named, expected);
     output(
         Command::new("sha256sum")
@@ -99,18 +105,20 @@ fn release_has_same_bytes_twice_and_names_its_image() {
     );
 
     let image = lines.iter().find_map(|line| line.strip_prefix("image ")).unwrap();
-    assert!(image.starts_with("ghcr.io/owner/edgeward:0.1.0@sha256:"), "{image}");
-    let mut template = Command::new(helm);
+    let repository = env!("CARGO_PKG_REPOSITORY")
+        .replace("https://github.com", "ghcr.io")
+        .to_lowercase();
+    assert!(image.starts_with(&format!("{repository}:{VERSION}@sha256:")), "{image}");
+    let mut template = Command::new(&helm);
     template.args(["template", "edgeward", "--namespace", "edgeward-system"]);
-    let chart = output(template.arg(files.join("edgeward-0.1.0.tgz")));
-    let (_, digest) = image.split_once('@').unwrap();
-    is_copied_whole(&skopeo, &files.join("edgeward-0.1.0-image.tar"), digest);
+    let chart = output(template.arg(files.join(format!("edgeward-{VERSION}.tgz"))));
+    is_published(one.path(), image, [&helm, &skopeo, &registry]);
     page_installs(&kubectl, &files);
     for text in [&chart, &read("install.yaml"), &read("install-cert-manager.yaml")] {
         assert_eq!(deployed_image(text), image);
     }
 
-    let archive = files.join("edgeward-0.1.0-linux-amd64.tar.gz");
+    let archive = files.join(format!("edgeward-{VERSION}-linux-amd64.tar.gz"));
     assert_eq!(
         output(Command::new("tar").arg("-tzf").arg(archive)),
         "edgeward\nkubectl-edgeward\nkubectl_complete-edgeward\nLICENSE\n"
@@ -124,7 +132,7 @@ fn release_has_same_bytes_twice_and_names_its_image() {
     }
     let notes = fs::read_to_string(one.path().join("notes.md")).unwrap();
     assert!(
-        notes.contains("/blob/v0.1.0/docs/guide/") && !notes.contains("](docs/"),
+        notes.contains(&format!("/blob/v{VERSION}/docs/guide/")) && !notes.contains("](docs/"),
         "{notes}"
     );
 }
@@ -139,18 +147,103 @@ fn page_installs(kubectl: &Path, files: &Path) {
     assert!(made.contains("cloudEndpoint: https://cloud.example.com:6443"), "{made}");
 }
 
-/// What `skopeo copy` of the release workflow publishes has the digest that the manifests name.
-fn is_copied_whole(skopeo: &Path, archive: &Path, digest: &str) {
-    let copy = tempfile::tempdir().unwrap();
-    let (from, to) = (
-        format!("oci-archive:{}", archive.display()),
-        format!("dir:{}", copy.path().display()),
+/// Functions in place of programs that need an account, which write down their arguments, and of the switches for a registry
+/// without TLS.
+const STAND_INS: &str = r#"
+cosign() { echo "cosign $*" >> calls; }
+gh() { echo "gh $*" >> calls; }
+helm() { "$HELM" "$@" --plain-http; }
+skopeo() { "$SKOPEO" --insecure-policy "$1" --dest-tls-verify=false "${@:2}"; }
+"#;
+
+/// Runs the steps of the release workflow that publish `image`, against a registry of this test.
+fn is_published(folder: &Path, image: &str, [helm, skopeo, registry]: [&Path; 3]) {
+    let work = tempfile::tempdir().unwrap();
+    let here = work.path();
+    let [address] = free_addresses().unwrap();
+    let config = format!(
+        "version: 0.1\nstorage: {{filesystem: {{rootdirectory: {}/images}}}}\nhttp: {{addr: '{address}'}}\n",
+        here.display()
     );
-    let options = ["--insecure-policy", "copy", "--all", "--preserve-digests", &from, &to];
-    output(Command::new(skopeo).args(options));
-    let manifest = copy.path().join("manifest.json");
-    let copied = output(Command::new(skopeo).arg("manifest-digest").arg(manifest));
-    assert_eq!(copied.trim(), digest);
+    fs::write(here.join("registry.yaml"), config).unwrap();
+    let args = ["serve".to_owned(), here.join("registry.yaml").display().to_string()];
+    let _registry = Process::start("registry", registry, &args, here).unwrap();
+    eventually("the registry listens", BOUND, || Ok(TcpStream::connect(address)?)).unwrap();
+
+    fs::create_dir(here.join("target")).unwrap();
+    symlink(folder, here.join("target/publish")).unwrap();
+    let outputs = fs::read_to_string(folder.join("outputs")).unwrap();
+    let outputs: BTreeMap<_, _> = outputs.lines().filter_map(|line| line.split_once('=')).collect();
+    let workflow = fs::read_to_string(workspace().join(".github/workflows/release.yaml")).unwrap();
+    let workflow: Value = serde_saphyr::from_str(&workflow).unwrap();
+    let tag = format!("v{VERSION}");
+    for name in ["image", "chart", "release"] {
+        let mut steps = workflow["jobs"]["publish"]["steps"].as_array().unwrap().iter();
+        let step = steps.find(|step| step["name"] == name).unwrap();
+        let mut bash = Command::new("bash");
+        bash.arg("-e");
+        if step["shell"] == "bash" {
+            bash.args(["-o", "pipefail"]);
+        }
+        bash.arg("-c").arg(STAND_INS.to_owned() + step["run"].as_str().unwrap());
+        for (variable, value) in step["env"].as_object().unwrap() {
+            let output = value.as_str().unwrap().strip_prefix("${{ steps.made.outputs.");
+            let output = output.map_or("a token", |output| outputs[output.trim_end_matches(" }}")]);
+            bash.env(variable, output.replace("ghcr.io", &address.to_string()));
+        }
+        bash.envs([("HELM", helm), ("SKOPEO", skopeo)])
+            .env("GITHUB_REF_NAME", &tag);
+        output(bash.current_dir(here));
+    }
+
+    let [image, charts] = [image, outputs["charts"]].map(|name| name.replace("ghcr.io", &address.to_string()));
+    let (name, digest) = image.split_once('@').unwrap();
+    let digest_of = |published: &str| {
+        let inspect = ["inspect", "--tls-verify=false", "--raw", published];
+        fs::write(here.join("manifest.json"), output(Command::new(skopeo).args(inspect))).unwrap();
+        let digest = output(
+            Command::new(skopeo)
+                .arg("manifest-digest")
+                .arg(here.join("manifest.json")),
+        );
+        digest.trim().to_owned()
+    };
+    assert_eq!(digest_of(&format!("docker://{name}")), digest);
+    let pull = [
+        "pull",
+        "--plain-http",
+        "--version",
+        VERSION,
+        &format!("oci://{charts}/edgeward"),
+    ];
+    output(Command::new(helm).args(pull).current_dir(here));
+    let chart = format!("edgeward-{VERSION}.tgz");
+    let files = folder.join("files");
+    assert_eq!(
+        fs::read(here.join(&chart)).unwrap(),
+        fs::read(files.join(chart)).unwrap()
+    );
+
+    let calls = fs::read_to_string(here.join("calls")).unwrap();
+    let calls: Vec<_> = calls.lines().collect();
+    let [signed, of_chart, of_sums, release] = calls.try_into().unwrap();
+    let (name, _) = name.rsplit_once(':').unwrap();
+    assert_eq!(signed, format!("cosign sign --yes {name}@{digest}"));
+    let digest = digest_of(&format!("docker://{charts}/edgeward:{VERSION}"));
+    assert_eq!(of_chart, format!("cosign sign --yes {charts}/edgeward@{digest}"));
+    let sums = "target/publish/files/SHA256SUMS";
+    assert_eq!(
+        of_sums,
+        format!("cosign sign-blob --yes --bundle {sums}.sigstore.json {sums}")
+    );
+    assert!(
+        release.starts_with(&format!("gh release create {tag} --verify-tag ")),
+        "{release}"
+    );
+    for file in fs::read_dir(files).unwrap() {
+        let file = format!(" target/publish/files/{}", file.unwrap().file_name().display());
+        assert!(release.contains(&file), "{release}");
+    }
 }
 
 fn deployed_image(manifests: &str) -> String {
@@ -277,4 +370,26 @@ fn workflows_call_commands_that_exist() {
             .any(|line| line.trim_start().starts_with(&format!("{command} ")));
         assert!(is_listed, "`cargo xtask {command}`");
     }
+}
+
+/// The placeholder may be in these files only, and is replaced in all of them.
+#[test]
+fn every_file_has_the_repository_of_the_workspace() {
+    const FILES: [&str; 4] = [
+        ".github/CODEOWNERS",
+        "Cargo.toml",
+        "docs/guide/install.md",
+        "fuzz/Cargo.toml",
+    ];
+    let name = env!("CARGO_PKG_REPOSITORY").trim_start_matches("https://github.com/");
+    let (owner, _) = name.split_once('/').unwrap();
+    let list = [
+        "grep",
+        "-lE",
+        &format!("(github.com/|@|ghcr.io/)({owner}|{})/", owner.to_lowercase()),
+    ];
+    let found = output(Command::new("git").args(list).current_dir(workspace()));
+    assert_eq!(found.lines().collect::<Vec<_>>(), FILES);
+    let page = fs::read_to_string(workspace().join("docs/guide/install.md")).unwrap();
+    assert!(page.contains(&format!("ghcr.io/{} --digests", name.to_lowercase())));
 }

@@ -1,5 +1,5 @@
-//! Programs from Debian packages, if they are not installed: Prometheus with promtool, a headless Chromium, buildah, skopeo and
-//! network tools.
+//! Programs from Debian packages, if they are not installed: Prometheus with promtool, a headless Chromium, buildah, skopeo, a
+//! registry of images and network tools.
 
 use std::env;
 use std::fs;
@@ -16,29 +16,36 @@ pub(crate) const PROMETHEUS: &str = "EDGEWARD_PROMETHEUS";
 pub(crate) const CHROMIUM: &str = "EDGEWARD_CHROMIUM";
 const BUILDAH: &str = "EDGEWARD_BUILDAH";
 const SKOPEO: &str = "EDGEWARD_SKOPEO";
+const REGISTRY: &str = "EDGEWARD_REGISTRY";
 pub(crate) const IP: &str = "EDGEWARD_IP";
 
-/// Returns the program `prometheus`, with `promtool` in the same directory (20 MB). It is unpacked into the cache, because
-/// installing the package would start a service.
+/// Returns the program `prometheus`, with `promtool` in the same directory (20 MB).
 pub(crate) fn prometheus() -> Result<PathBuf> {
-    // Part of the cache key. Raise the number when what is unpacked changes.
-    const RECIPE: &str = "2: usr/bin/{prometheus,promtool} of the running release";
-    if let Some(program) = ready_made(PROMETHEUS)? {
+    let wanted = ["usr/bin/prometheus", "usr/bin/promtool"];
+    ready_made_or_unpacked("prometheus", &wanted, PROMETHEUS)
+}
+
+/// Returns a registry of images (5 MB).
+pub(crate) fn registry() -> Result<PathBuf> {
+    ready_made_or_unpacked("docker-registry", &["usr/bin/docker-registry"], REGISTRY)
+}
+
+/// Returns the program that has the package's name. It is unpacked into the cache, because installing the package would start a
+/// service.
+fn ready_made_or_unpacked(package: &str, wanted: &[&str], variable: &str) -> Result<PathBuf> {
+    if let Some(program) = ready_made(variable)? {
         return Ok(program);
     }
-    if let Some(installed) = installed(&["prometheus"]) {
+    if let Some(installed) = installed(&[package]) {
         return Ok(installed);
     }
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let dir = cache::root()?.join("prometheus").join(key(&[RECIPE, &release]));
+    let dir = cache::root()?.join(package).join(key(&[&wanted.join(" "), &release]));
     if !dir.is_dir() {
-        ensure_apt("Prometheus", "https://prometheus.io/download", PROMETHEUS)?;
+        ensure_apt(package, variable)?;
     }
-    cache::once("Prometheus", &dir, |partial| {
-        let wanted = ["usr/bin/prometheus", "usr/bin/promtool"];
-        unpack("Prometheus", partial, &["prometheus"], &wanted)
-    })?;
-    Ok(dir.join("prometheus"))
+    cache::once(package, &dir, |partial| unpack(package, partial, &[package], wanted))?;
+    Ok(dir.join(package))
 }
 
 /// Unpacks these packages, and moves the wanted files and folders of them into `dir`.
@@ -120,7 +127,7 @@ fn install(name: &str, package: &str, programs: &[&str], variable: &str) -> Resu
         let words = format!("there is no {name}, and only root may install one: install it, or set {variable}");
         return Err(NoTool(words).into());
     }
-    ensure_apt(name, "your distribution", variable)?;
+    ensure_apt(name, variable)?;
     let install = ["install", "--yes", "--quiet", "--no-install-recommends", package];
     apt_get(name, Path::new("/"), &install)?;
     installed(programs).with_context(|| format!("apt-get installed no {name}"))
@@ -132,9 +139,9 @@ fn installed(names: &[&str]) -> Option<PathBuf> {
     programs.find(|program| program.is_file())
 }
 
-fn ensure_apt(name: &str, from: &str, variable: &str) -> Result<()> {
+fn ensure_apt(name: &str, variable: &str) -> Result<()> {
     let found = output(Command::new("apt-get").arg("--version"))?;
-    let words = format!("{name} is not installed and there is no apt-get: install it from {from}, or set {variable}");
+    let words = format!("{name} is not installed and there is no apt-get: install it, or set {variable}");
     found.map(drop).ok_or_else(|| NoTool(words).into())
 }
 

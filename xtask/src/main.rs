@@ -64,13 +64,14 @@ Commands that build or fetch a tool of the tests into the cache, unless it is th
   node             what a real node takes: kubelet and kube-proxy; containerd, runc and CNI plugins of Debian; an image of pause
   earlier          the version that the tests upgrade from
   chromium         an installed Chromium, or else Debian's; installing it takes root
-  prometheus       an installed Prometheus with promtool, or else Debian's, unpacked
+  prometheus, registry
+                   an installed Prometheus with promtool, or registry of images, or else Debian's, unpacked
 
 Environment:
   EDGEWARD_CONTROL_PLANE, EDGEWARD_CERT_MANAGER, EDGEWARD_EARLIER, EDGEWARD_LIQO, EDGEWARD_NODE
                    a ready-made directory to use instead of building one
   EDGEWARD_ACTIONLINT, EDGEWARD_BUILDAH, EDGEWARD_CHROMIUM, EDGEWARD_CONSTANT_WEBHOOK, EDGEWARD_HELM,
-  EDGEWARD_IP, EDGEWARD_KUBE_ROUTER, EDGEWARD_PROMETHEUS, EDGEWARD_SKOPEO
+  EDGEWARD_IP, EDGEWARD_KUBE_ROUTER, EDGEWARD_PROMETHEUS, EDGEWARD_REGISTRY, EDGEWARD_SKOPEO
                    a ready-made program to use instead of building or fetching one
   EDGEWARD_GATEKEEPER, EDGEWARD_KYVERNO
                    directories with other webhooks, which `bench create` compares with edgeward
@@ -116,6 +117,7 @@ fn main() -> ExitCode {
         (Some("kube-router"), []) => print(go_programs::kube_router()),
         (Some("liqo"), []) => print(go_programs::liqo()),
         (Some("prometheus"), []) => print(debian::prometheus()),
+        (Some("registry"), []) => print(debian::registry()),
         (Some("skopeo"), []) => print(debian::skopeo()),
         (Some("static"), []) => print(static_program::build_for_this_machine()),
         (Some("program"), []) => print(program::build(None)),

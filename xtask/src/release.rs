@@ -39,7 +39,8 @@ pub(crate) fn release(tag: &str) -> Result<()> {
         .filter(|platform| !platform.program(&folder).is_file())
         .collect();
     if tag != "--dry-run" {
-        check(&project, tag)?;
+        let changelog = fs::read_to_string(workspace().join("CHANGELOG.md"))?;
+        check(&project, tag, &changelog)?;
         ensure!(missing.is_empty(), "{} programs are missing", missing.len());
     }
     let files = folder.join("files");
@@ -54,11 +55,13 @@ pub(crate) fn release(tag: &str) -> Result<()> {
 }
 
 /// Checks that the repository is ready for this tag.
-fn check(project: &Project, tag: &str) -> Result<()> {
+fn check(project: &Project, tag: &str, changelog: &str) -> Result<()> {
     let version = &project.version;
-    ensure!(tag == format!("v{version}"), "the version is {version}");
+    ensure!(
+        tag == format!("v{version}"),
+        "the version is {version}, and the tag {tag}"
+    );
     ensure!(!project.repository.contains("OWNER"), "Cargo.toml has no repository");
-    let changelog = fs::read_to_string(workspace().join("CHANGELOG.md"))?;
     let is_dated = changelog.contains(&format!("\n## [{version}] - 2"));
     ensure!(is_dated, "CHANGELOG.md does not date the version");
     Ok(())
@@ -228,5 +231,34 @@ impl Release {
         }
         println!("{}", self.folder.display());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn release_needs_its_version_a_repository_and_a_date() {
+        let mut project = Project {
+            version: "1.2.0".to_owned(),
+            description: String::new(),
+            license: String::new(),
+            repository: "https://github.com/acme/edgeward".to_owned(),
+        };
+        let dated = "# Changelog\n\n## [1.2.0] - 2026-11-28\n";
+        let fault = |project: &Project, tag: &str, changelog: &str| {
+            check(project, tag, changelog).err().map(|error| error.to_string())
+        };
+        assert_eq!(fault(&project, "v1.2.0", dated), None);
+        let other = fault(&project, "v1.2.1", dated).unwrap();
+        assert_eq!(other, "the version is 1.2.0, and the tag v1.2.1");
+        let undated = fault(&project, "v1.2.0", "# Changelog\n\n## [1.2.0] - not published\n").unwrap();
+        assert_eq!(undated, "CHANGELOG.md does not date the version");
+        project.repository = project.repository.replace("acme", "OWNER");
+        assert_eq!(
+            fault(&project, "v1.2.0", dated).unwrap(),
+            "Cargo.toml has no repository"
+        );
     }
 }

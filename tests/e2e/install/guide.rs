@@ -73,11 +73,11 @@ fn opt_in(fixture: &Fixture<'_>) -> Result<()> {
 /// Adds what is not part of an overlay, and removes it. No edgeward runs.
 pub(super) fn additions(fixture: &Fixture<'_>) -> Result<()> {
     for (page, words) in [
-        ("clouds.md", "kubectl apply -k webhook/strict-sites"),
+        ("clouds.md", "kubectl apply -k edgeward/webhook/strict-sites"),
         ("troubleshoot.md", "kubectl delete validatingadmissionpolicybinding"),
-        ("clouds.md", "kubectl apply -k deploy/liqo"),
+        ("clouds.md", "kubectl apply -k edgeward/deploy/liqo"),
     ] {
-        fixture.shell(&format!("cd edgeward\n{}", script(page, words)?))?;
+        fixture.shell(script(page, words)?)?;
     }
     for folder in ["webhook/strict-sites", "deploy/liqo", "deploy/data"] {
         fixture.shell(&format!("kubectl delete --ignore-not-found -k edgeward/{folder}"))?;

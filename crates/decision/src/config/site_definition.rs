@@ -50,9 +50,9 @@ pub struct WrittenSite {
     /// The RuntimeClass of a pod placed here, if the pod names none.
     #[schemars(with = "Option<RuntimeClass>")]
     runtime_class_name: Option<String>,
-    /// After this many seconds a pod placed here is evicted from a node that is lost (not Ready or unreachable), if another site
-    /// was possible for it. Default: that of the cluster, 300 s.
-    unreachable_seconds: Option<Decimal<0, 0, 299>>,
+    /// Seconds until a pod placed here is evicted from a node that is not Ready or unreachable, instead of 300. Only if it has a
+    /// controller and another site was possible.
+    unreachable_seconds: Option<Decimal<0, 1, 299>>,
     /// Speed of the site's CPUs. Processing times are stated for speed 1.
     speed_factor: Option<Decimal<3, 1, 1_000_000>>,
     /// Features that this cloud site can serve although they otherwise keep a pod at the edge.

@@ -41,11 +41,16 @@ fn generated_cases_reach_every_code() {
             at: NOW.wall,
             id: "id".into(),
         };
+        let patch = patch(&pod, &verdict, &config, &stamp);
         for (what, holds) in [
             ("several clouds to choose from", clouds.count() > 1),
             ("several clouds left by the pod", several),
             ("a full edge", full),
-            ("a patch", !patch(&pod, &verdict, &config, &stamp).is_empty()),
+            ("a patch", !patch.is_empty()),
+            (
+                "a shorter toleration",
+                json!(patch).to_string().contains(r#""tolerationSeconds":7"#),
+            ),
         ] {
             *counts.entry(what).or_default() += u32::from(holds);
         }
@@ -69,6 +74,7 @@ fn generated_cases_reach_every_code() {
         ("several clouds left by the pod", 40),
         ("a full edge", 100),
         ("a patch", 500),
+        ("a shorter toleration", 1),
     ] {
         let found = counts.get(what).copied().unwrap_or(0);
         assert!(

@@ -137,8 +137,10 @@ fn cloud_site(members: Vec<Value>) -> BoxedStrategy<Value> {
         ),
     ]);
     let own = prop_oneof![4 => Just(json!({})), 1 => own];
-    let members = (select(members), own, full_object(vec![("wan", wan())]));
-    let members = members.prop_map(|(members, own, wan)| with_members(with_members(members, own), wan));
+    let seconds = object(vec![("unreachableSeconds", Just(json!(7)).boxed())]);
+    let members = (select(members), own, seconds, full_object(vec![("wan", wan())]));
+    let members =
+        members.prop_map(|(members, own, seconds, wan)| [own, seconds, wan].into_iter().fold(members, with_members));
     site(members.boxed())
 }
 

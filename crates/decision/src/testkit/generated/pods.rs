@@ -152,7 +152,12 @@ fn tolerations() -> BoxedStrategy<Value> {
         json!({"key": "virtual-node.liqo.io/not-allowed", "operator": "Equal", "value": "true", "effect": "NoExecute"}),
     ]);
     let toleration = prop_oneof![5 => toleration, 1 => of_site];
-    vec(toleration, 0..4).prop_map(Value::from).boxed()
+    // What DefaultTolerationSeconds adds.
+    let by_default = ["not-ready", "unreachable"].map(|taint| {
+        json!({"key": format!("node.kubernetes.io/{taint}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+    });
+    let by_default = Just(json!(by_default));
+    prop_oneof![2 => vec(toleration, 0..4).prop_map(Value::from), 1 => by_default].boxed()
 }
 
 /// Node affinity, mostly of a form that kube-scheduler takes.
@@ -279,6 +284,7 @@ fn or_object(value: &Value) -> Value {
 
 /// Pods of every shape that the API server could send, and some that it could not.
 pub fn pod() -> BoxedStrategy<Value> {
+    let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": true});
     let metadata = full_object(vec![
         ("name", words(&["web", ""])),
         ("annotations", or_null(annotations())),
@@ -295,6 +301,10 @@ pub fn pod() -> BoxedStrategy<Value> {
                 ],
                 &["true", "true", "true", "web", "false"],
             )),
+        ),
+        (
+            "ownerReferences",
+            prop_oneof![2 => Just(Value::Null), 1 => Just(json!([owner]))].boxed(),
         ),
         ("managedFields", unknown()),
     ]);
