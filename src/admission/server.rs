@@ -71,9 +71,9 @@ struct Endpoint<A> {
 ///
 /// A review is answered "allowed, no patch" if it panics, if it is not decided within its `timeout`, or if edgeward is
 /// not ready. At most [`REVIEWS_AT_A_TIME`] are decided concurrently; a review that exceeds its `timeout` keeps its
-/// slot until it ends. Bodies above [`ORDINARY_BODY`] are decided one at a time,
-/// because their parsed form takes memory. While draining, every answer carries `Connection: close`, so that the
-/// client's next request goes to another replica.
+/// slot until it ends. Bodies above [`ORDINARY_BODY`] are decided one at a time, because their parsed form takes
+/// memory. While draining, every answer carries `Connection: close`, so that the client's next request goes to another
+/// replica.
 ///
 /// # Errors
 /// The review threads cannot be started.

@@ -18,16 +18,8 @@ pub(crate) const LIQO: &str = "EDGEWARD_LIQO";
 
 /// Returns the program `helm` (two minutes on two cores).
 pub(crate) fn helm() -> Result<PathBuf> {
-    let module = Module {
-        name: "Helm",
-        variable: HELM,
-        folder: workspace().join("tests/helm"),
-        cache: "helm",
-    };
-    if let Some(program) = ready_made(module.variable)? {
-        return Ok(program);
-    }
-    let dir = module.built(&["1: trimpath, stripped, version flags"], |partial| {
+    let (package, recipe) = ("helm.sh/helm/v3/cmd/helm", "1: trimpath, stripped, version flags");
+    flagged_program("helm", HELM, "tests/helm", package, recipe, |module| {
         let version = module.required("helm.sh/helm/v3", "Version")?;
         let mut flags = format!(" -X helm.sh/helm/v3/internal/version.version={version}");
         // The Kubernetes version that Helm assumes without a cluster: the client's, as in Helm's own build. Without this flag
@@ -38,9 +30,8 @@ pub(crate) fn helm() -> Result<PathBuf> {
             let variable = format!("helm.sh/helm/v3/pkg/{package}.k8sVersion");
             flags += &format!(" -X {variable}Major=1 -X {variable}Minor={minor}");
         }
-        module.build(&["helm.sh/helm/v3/cmd/helm"], &flags, &partial.join("helm"))
-    })?;
-    Ok(dir.join("helm"))
+        Ok(flags)
+    })
 }
 
 /// Returns the directory with `crds/` and one program that holds cert-manager's controllers and cainjector (four minutes).
@@ -107,6 +98,19 @@ pub(crate) fn constant_webhook() -> Result<PathBuf> {
 
 /// Returns the only program of the module in this folder. In the cache it has this name.
 fn program(name: &'static str, variable: &'static str, folder: &str, package: &str) -> Result<PathBuf> {
+    let flags = |_: &Module| Ok(String::new());
+    flagged_program(name, variable, folder, package, "2: trimpath, stripped", flags)
+}
+
+/// The same, linked with these flags.
+fn flagged_program(
+    name: &'static str,
+    variable: &'static str,
+    folder: &str,
+    package: &str,
+    recipe: &str,
+    flags: impl FnOnce(&Module) -> Result<String>,
+) -> Result<PathBuf> {
     if let Some(program) = ready_made(variable)? {
         return Ok(program);
     }
@@ -116,8 +120,8 @@ fn program(name: &'static str, variable: &'static str, folder: &str, package: &s
         folder: workspace().join(folder),
         cache: name,
     };
-    let dir = module.built(&["2: trimpath, stripped"], |partial| {
-        module.build(&[package], "", &partial.join(name))
+    let dir = module.built(&[recipe], |partial| {
+        module.build(&[package], &flags(&module)?, &partial.join(name))
     })?;
     Ok(dir.join(name))
 }
