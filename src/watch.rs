@@ -68,6 +68,8 @@ impl Cluster {
 
     fn new(mut config: kube::Config, silence: Duration, changes: Changes, metrics: &Metrics) -> kube::Result<Self> {
         config.read_timeout = Some(silence);
+        // Watches and controllers retry by themselves, each with its own pause. The client would retry up to 15 times, for minutes.
+        config.default_retry = false;
         // The idle time of a connection must not count against the next answer.
         config.reset_reader_on_write = true;
         let (listener, clock_difference) = (changes.clone(), metrics.clock_difference.clone());
