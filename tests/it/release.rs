@@ -9,7 +9,7 @@ use edgeward_harness::checkout::{is_ci, xtask};
 use edgeward_harness::prelude::*;
 use edgeward_harness::process::free_addresses;
 
-use crate::program::edgeward;
+use crate::program::{edgeward, is_recorded};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -333,12 +333,23 @@ fn image_has_files_and_configuration_of_dockerfile() {
 #[test]
 fn archive_is_kubectl_plugin_with_completion() {
     let Some(kubectl) = tool("kubectl") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    symlink(edgeward().get_program(), folder.path().join("edgeward")).unwrap();
-    for name in ["kubectl-edgeward", "kubectl_complete-edgeward"] {
-        fs::copy(workspace().join("xtask/plugin").join(name), folder.path().join(name)).unwrap();
-    }
-    let path = format!("{}:{}", folder.path().display(), env::var("PATH").unwrap());
+    let released = folder(&["linux/amd64"]);
+    let program = format!("#!/bin/sh\nexec {} \"$@\"\n", edgeward().get_program().display());
+    fs::write(released.path().join("programs/linux/amd64/edgeward"), program).unwrap();
+    in_release(released.path(), &["release", "--dry-run"]);
+    let archive = released
+        .path()
+        .join(format!("files/edgeward-{VERSION}-linux-amd64.tar.gz"));
+    let unpacked = tempfile::tempdir().unwrap();
+    let tar = [
+        "-xzf",
+        &archive.to_string_lossy(),
+        "-C",
+        &unpacked.path().to_string_lossy(),
+    ]
+    .map(str::to_owned);
+    output(Command::new("tar").args(tar));
+    let path = format!("{}:{}", unpacked.path().display(), env::var("PATH").unwrap());
     let kubectl = |args: &[&str]| output(Command::new(&kubectl).args(args).env("PATH", &path));
     assert!(kubectl(&["edgeward", "--version"]).starts_with("edgeward "));
     let commands = kubectl(&["__complete", "edgeward", "c"]);
@@ -372,7 +383,7 @@ fn workflows_call_commands_that_exist() {
     }
 }
 
-/// The placeholder may be in these files only, and is replaced in all of them.
+/// Cargo.toml has the address of the repository. `EDGEWARD_BLESS=1` writes it to the files that cannot refer to it.
 #[test]
 fn every_file_has_the_repository_of_the_workspace() {
     const FILES: [&str; 4] = [
@@ -383,6 +394,28 @@ fn every_file_has_the_repository_of_the_workspace() {
     ];
     let name = env!("CARGO_PKG_REPOSITORY").trim_start_matches("https://github.com/");
     let (owner, _) = name.split_once('/').unwrap();
+    let read = |file: &str| fs::read_to_string(workspace().join(file)).unwrap();
+    let owners = read(FILES[0]);
+    let (_, before) = owners.rsplit_once('@').unwrap();
+    let (before, _) = before.split_once('/').unwrap();
+    for file in FILES.into_iter().filter(|file| *file != "Cargo.toml") {
+        let mut text = read(file);
+        for place in ["github.com/", "@", "--repo ", "ghcr.io/"] {
+            let now = if place == "ghcr.io/" {
+                owner.to_lowercase()
+            } else {
+                owner.to_owned()
+            };
+            for before in [before.to_owned(), before.to_lowercase()] {
+                text = text.replace(&format!("{place}{before}/"), &format!("{place}{now}/"));
+            }
+        }
+        let path = workspace().join(file);
+        assert!(
+            is_recorded(&path, &text),
+            "{file} lags Cargo.toml; EDGEWARD_BLESS=1 writes it again"
+        );
+    }
     let list = [
         "grep",
         "-lE",
