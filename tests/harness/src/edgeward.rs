@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use crate::hostile_bodies::pressure::Target;
 use crate::metrics;
 use crate::prelude::*;
-use crate::process::memory_kib;
+use crate::process::{free_addresses, memory_kib};
 
 /// The image's environment: the allocator requests no huge pages and returns memory at once.
 pub const IMAGE_ENVIRONMENT: [(&str, &str); 2] = [("MIMALLOC_ALLOW_THP", "0"), ("MIMALLOC_PURGE_DELAY", "0")];
@@ -114,12 +114,9 @@ impl<'run> Edgeward<'run> {
             args,
             kubeconfig,
         };
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let anywhere = Serving {
-            admission: any,
-            health: any,
-        };
-        let (process, serving) = launch.run("edgeward", program.path, anywhere)?;
+        // Not a port that a connection of another process may take while edgeward is down.
+        let [admission, health] = free_addresses()?;
+        let (process, serving) = launch.run("edgeward", program.path, Serving { admission, health })?;
 
         let ca = fs::read_to_string(tls(dir)?.join(BUNDLE))?;
         let client = reqwest::Client::builder()
