@@ -341,14 +341,8 @@ fn archive_is_kubectl_plugin_with_completion() {
         .path()
         .join(format!("files/edgeward-{VERSION}-linux-amd64.tar.gz"));
     let unpacked = tempfile::tempdir().unwrap();
-    let tar = [
-        "-xzf",
-        &archive.to_string_lossy(),
-        "-C",
-        &unpacked.path().to_string_lossy(),
-    ]
-    .map(str::to_owned);
-    output(Command::new("tar").args(tar));
+    let mut tar = Command::new("tar");
+    output(tar.arg("-xzf").arg(archive).arg("-C").arg(unpacked.path()));
     let path = format!("{}:{}", unpacked.path().display(), env::var("PATH").unwrap());
     let kubectl = |args: &[&str]| output(Command::new(&kubectl).args(args).env("PATH", &path));
     assert!(kubectl(&["edgeward", "--version"]).starts_with("edgeward "));
