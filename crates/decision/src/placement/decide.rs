@@ -243,12 +243,13 @@ pub fn node_at(workload: &Workload<'_>, site: &Site, room: &Room<'_, '_>) -> Opt
     if comparisons(workload, room.snapshot) > MAX_COMPARISONS {
         return None;
     }
-    let fitting = fitting_nodes(workload, site, room);
+    let fitting: Vec<_> = fitting_nodes(workload, site, room).collect();
     room.best_node(&workload.request, &fitting).map(|node| node.id)
 }
 
 /// Whether `kept` is at most half of what is free at the site for this pod. Only pod slots and resources that the pod
 /// requests count, on nodes that the pod fits. Pods of the snapshot are subtracted; reservations and queue claims are not.
+/// Cost: a pass over the nodes at most.
 pub fn is_within_half(
     kept: &Share,
     workload: &Workload<'_>,
@@ -257,18 +258,28 @@ pub fn is_within_half(
     config: &Config,
 ) -> bool {
     let room = Room::of(snapshot).with_headroom(workload, config);
-    let fitting = fitting_nodes(workload, site, &room);
-    let is_within = |name: &str, kept: i64| {
-        let free = fitting.iter().map(|node| room.used(node).free(name, node).max(0));
-        let free: i128 = free.map(i128::from).sum();
-        let free = site.free.get(name).map_or(free, |measured| free.min(measured.into()));
-        2 * i128::from(kept) <= free
-    };
-    is_within("pods", kept.pods)
-        && workload
-            .request
-            .named()
-            .all(|(name, _)| is_within(name, kept.amounts.get(name)))
+    let amounts = workload.request.named().map(|(name, _)| (name, kept.amounts.get(name)));
+    let needed = amounts
+        .chain([("pods", kept.pods)])
+        .map(|(name, kept)| (name, 2 * i128::from(kept)));
+    let mut missing: Vec<_> = needed.collect();
+    let is_above_measured = |(name, needed): &(&str, i128)| site.free.get(name).is_some_and(|free| *needed > free.into());
+    if missing.iter().any(is_above_measured) {
+        return false;
+    }
+    // Usually, the first few nodes have enough.
+    let mut nodes = fitting_nodes(workload, site, &room);
+    loop {
+        missing.retain(|(_, missing)| *missing > 0);
+        if missing.is_empty() {
+            return true;
+        }
+        let Some(node) = nodes.next() else { return false };
+        let used = room.used(node);
+        for (name, missing) in &mut missing {
+            *missing -= i128::from(used.free(name, node).max(0));
+        }
+    }
 }
 
 /// Why edgeward does not decide about the pod; `None` if it does ("Which pods are decided" in docs/guide/decide.md).

@@ -93,7 +93,7 @@ fn assess_site<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) ->
 /// The assessment that the filters read: the site's usable and fitting nodes, and the pod's time there.
 fn unfiltered<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) -> Assessment<'s> {
     let (workload, room) = (case.workload, case.room);
-    let fitting = nodes::fitting_nodes(workload, site, room);
+    let fitting: Vec<_> = nodes::fitting_nodes(workload, site, room).collect();
     // The other usable nodes are read only when the pod fits none.
     let usable = if fitting.is_empty() {
         nodes::usable_nodes(workload, site, room)

@@ -30,27 +30,29 @@ pub(super) enum Obstacle {
 
 /// Nodes of the site that can run the pod once they have room. Cost: a pass over the site's nodes.
 pub(super) fn usable_nodes<'s>(workload: &Workload<'_>, site: &'s Site, room: &Room<'_, '_>) -> Vec<&'s Node> {
-    usable_among(site.nodes(), workload, site, room)
+    usable_among(site.nodes(), workload, site, room).collect()
 }
 
 /// Nodes of the site on which the pod fits now. Resources are compared first, because that is cheap. Cost: a pass over the
 /// site's nodes.
-pub(crate) fn fitting_nodes<'s>(workload: &Workload<'_>, site: &'s Site, room: &Room<'_, '_>) -> Vec<&'s Node> {
+pub(crate) fn fitting_nodes<'s: 'c, 'c>(
+    workload: &'c Workload<'_>,
+    site: &'s Site,
+    room: &'c Room<'_, '_>,
+) -> impl Iterator<Item = &'s Node> {
     let fitting = site.nodes().filter(|node| room.fits(&workload.request, node));
     usable_among(fitting, workload, site, room)
 }
 
-fn usable_among<'s>(
+fn usable_among<'s: 'c, 'c>(
     nodes: impl Iterator<Item = &'s Node>,
-    workload: &Workload<'_>,
-    site: &Site,
+    workload: &'c Workload<'_>,
+    site: &'c Site,
     room: &Room<'_, '_>,
-) -> Vec<&'s Node> {
+) -> impl Iterator<Item = &'s Node> {
     let apart = room.domains_apart(&workload.request, site);
-    let is_apart = |node: &Node| apart.iter().any(|(key, value)| node.labels.get(key) == Some(value));
-    nodes
-        .filter(|node| is_usable(workload, site, node) && !is_apart(node))
-        .collect()
+    let is_apart = move |node: &Node| apart.iter().any(|(key, value)| node.labels.get(key) == Some(value));
+    nodes.filter(move |node| is_usable(workload, site, node) && !is_apart(node))
 }
 
 fn is_usable(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
