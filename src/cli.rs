@@ -5,6 +5,7 @@ mod config_schema;
 mod demo;
 mod fleet;
 mod installed;
+mod moves;
 mod profile;
 mod release;
 mod review;
@@ -52,6 +53,7 @@ enum Command {
     Fleet(fleet::Fleet),
     Profile(profile::Profile),
     Release(release::Release),
+    Moves(moves::Moves),
     /// Print the definitions of the custom resources Site, SloPolicy and PerformanceProfile.
     ///
     /// For `kubectl apply --server-side -f -`. They are optional: without them, sites come from the configuration, SLOs
@@ -98,6 +100,7 @@ pub fn main() -> ExitCode {
         Command::Fleet(fleet) => fleet.run().map(|()| ExitCode::SUCCESS),
         Command::Profile(profile) => profile.run(),
         Command::Release(release) => release.run(),
+        Command::Moves(moves) => moves.run().map(|()| ExitCode::SUCCESS),
         Command::Demo => demo::run().map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| {

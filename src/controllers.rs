@@ -6,6 +6,7 @@ pub mod events;
 pub mod executor;
 pub mod gate;
 pub mod lease;
+pub mod moves;
 mod pod_patch;
 pub mod status;
 

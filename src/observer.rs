@@ -6,6 +6,7 @@ use std::sync::Arc;
 use edgeward_cluster::backstop::BackstopReport;
 use edgeward_cluster::cache::Kind;
 use edgeward_cluster::engine::{Change, Effect, Engine};
+use edgeward_cluster::moves::MovesReport;
 use edgeward_cluster::queue::Plan;
 use edgeward_kube::units::{Micros, Now};
 use tokio::sync::{mpsc, watch as channel};
@@ -57,6 +58,8 @@ pub struct Observer {
     pub plans: channel::Sender<Arc<Plan>>,
     /// The latest candidates of the backstop.
     pub backstop_reports: channel::Sender<Arc<BackstopReport>>,
+    /// The latest pods that may be moved.
+    pub moves_reports: channel::Sender<Arc<MovesReport>>,
 }
 
 impl Observer {
@@ -69,6 +72,7 @@ impl Observer {
             metrics,
             plans: channel::Sender::default(),
             backstop_reports: channel::Sender::default(),
+            moves_reports: channel::Sender::default(),
         };
         (observer, Changes::to(sender, clock))
     }
@@ -117,6 +121,9 @@ impl Observer {
         }
         if let Some(report) = publication.report {
             self.backstop_reports.send_replace(Arc::new(report));
+        }
+        if let Some(report) = publication.moves {
+            self.moves_reports.send_replace(Arc::new(report));
         }
         let cache = engine.cache();
         self.metrics.cached_pods.set(count(cache.pods()));

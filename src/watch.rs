@@ -12,6 +12,7 @@ pub(crate) mod volumes;
 pub(crate) mod watcher;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -97,11 +98,23 @@ impl Cluster {
     /// Watches nodes, pods and namespaces. Never returns.
     pub async fn follow(self, mut versions: Versions, metrics: Arc<Metrics>) {
         // The domain cannot change once a version is in use.
-        let keys = &versions.next().await.keys;
+        let config = versions.next().await;
+        let (keys, can_move) = (&config.keys, AtomicBool::new(config.moves.enabled));
+        let follow_settings = async {
+            loop {
+                let can = versions.next().await.moves.enabled;
+                // Pods that are known already are read again, with what moves need.
+                if can && !can_move.swap(can, Ordering::Relaxed) {
+                    watcher::list_again();
+                }
+                can_move.store(can, Ordering::Relaxed);
+            }
+        };
         tokio::join!(
             self.clone().watch_nodes(&metrics),
-            self.clone().watch_pods(&metrics, keys.clone()),
+            self.clone().watch_pods(&metrics, keys.clone(), &can_move),
             self.clone().watch_namespaces(&metrics, keys.clone()),
+            follow_settings,
         );
     }
 
@@ -121,7 +134,7 @@ impl Cluster {
     /// Watches pods as [`Self::watch_nodes`] watches nodes. Starts once all nodes and namespaces are listed. The
     /// nodes determine the site of an ended pod, the node of a nominated one, and the known resource names. The
     /// namespace's opt-in determines how much of a pod is kept.
-    async fn watch_pods(self, metrics: &Metrics, keys: Keys) {
+    async fn watch_pods(self, metrics: &Metrics, keys: Keys, can_move: &AtomicBool) {
         let are_listed =
             |listed: &BTreeSet<Kind>| [Kind::Nodes, Kind::Namespaces].iter().all(|kind| listed.contains(kind));
         // This fails only without a sender, and `self` holds one.
@@ -130,7 +143,7 @@ impl Cluster {
         let names = Arc::clone(&self.resource_names);
         let read = |object: &Raw| {
             let names = names.read().unwrap_or_else(PoisonError::into_inner);
-            let pod = read_pod(object, &keys, &names, &limit)?;
+            let pod = read_pod(object, &keys, &names, can_move.load(Ordering::Relaxed), &limit)?;
             // Any user who may create pods can invent gates, so these lines are limited.
             if let Some(gate_domain) = pod.other_domain.as_deref()
                 && let Some(held_back) = limit.due("gate")
@@ -227,8 +240,14 @@ pub(crate) fn read_node(object: &Raw, now: Now, limit: &LogLimit) -> Option<mode
 }
 
 /// Reads a pod; `None` if it is unreadable.
-pub(crate) fn read_pod(object: &Raw, keys: &Keys, names: &ResourceNames, limit: &LogLimit) -> Option<PodRecord> {
-    let read = edgeward_cluster::pod_record::read_record(object.json(), keys, names);
+pub(crate) fn read_pod(
+    object: &Raw,
+    keys: &Keys,
+    names: &ResourceNames,
+    can_move: bool,
+    limit: &LogLimit,
+) -> Option<PodRecord> {
+    let read = edgeward_cluster::pod_record::read_record(object.json(), keys, names, can_move);
     readable(Kind::Pods.as_str(), object, read, limit)?
 }
 
@@ -540,8 +559,9 @@ mod tests {
                 }
                 lists
             };
+            let can_move = AtomicBool::new(false);
             tokio::select! {
-                () = cluster.clone().watch_pods(&metrics, keys()) => {}
+                () = cluster.clone().watch_pods(&metrics, keys(), &can_move) => {}
                 () = nodes => {}
                 () = namespaces => {}
                 lists = timeout(BOUND, order) => assert_eq!(lists, Ok(1), "{kind:?}"),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use arc_swap::ArcSwap;
 use edgeward_kube::units::Moment;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::PostParams;
@@ -21,6 +22,9 @@ use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::watch::watcher;
 use candidate::Candidate;
+
+/// Annotation of the Lease: what the leader knows of pods that are better elsewhere, as JSON. `edgeward moves` reads it.
+pub const MOVES: &str = "edgeward.io/moves";
 
 /// Timeout of one request, and of one attempt to hand over. Two requests fit into the time for which the Lease is
 /// certainly ours.
@@ -40,6 +44,8 @@ pub struct Leadership {
     held_until: watch::Receiver<Option<Moment>>,
     /// Each work that needs the Lease has a receiver.
     work: Arc<watch::Sender<()>>,
+    /// What the leader's Lease says about moves.
+    moves: Arc<ArcSwap<String>>,
     clock: Clock,
 }
 
@@ -49,6 +55,7 @@ impl Leadership {
         let leadership = Self {
             held_until,
             work: Arc::default(),
+            moves: Arc::default(),
             clock,
         };
         (sender, leadership)
@@ -58,6 +65,11 @@ impl Leadership {
     /// false, even if the network fails. Costs one clock reading. Call it before each write.
     pub fn is_held(&self) -> bool {
         self.remaining().is_some()
+    }
+
+    /// Writes this text to the annotation [`MOVES`] of the Lease at the next renewal.
+    pub fn note_moves(&self, text: String) {
+        self.moves.store(Arc::new(text));
     }
 
     /// Waits until this replica holds the Lease. Cancel-safe.
@@ -181,6 +193,11 @@ impl Election {
         let now = self.clock.now();
         if let Some(lapses_in) = self.candidate.acquire(lease.get_mut(), now) {
             return Ok(RETRY.min(Duration::from_micros(lapses_in.0)));
+        }
+        let moves = self.leadership.moves.load_full();
+        if !moves.is_empty() || lease.get().metadata.annotations.is_some() {
+            let annotations = lease.get_mut().metadata.annotations.get_or_insert_default();
+            annotations.insert(MOVES.to_owned(), moves.to_string());
         }
         let sent = self.clock.moment();
         match in_time(lease.commit(&PostParams::default())).await? {

@@ -103,7 +103,13 @@ async fn list(connection: &Connection, config: &Config, view: &mut View) -> anyh
         names.set(&node.name, &node.allocatable);
     }
     let (pods, namespaces) = tokio::try_join!(
-        connection.all(Gvr::PODS, |pod| read_pod(pod, keys, &names, limit)),
+        connection.all(Gvr::PODS, |pod| read_pod(
+            pod,
+            keys,
+            &names,
+            config.moves.enabled,
+            limit
+        )),
         connection.all(Gvr::NAMESPACES, |found| read_namespace(found, keys, limit)),
     )?;
     let classes = connection.installed::<_, BTreeSet<_>>(Gvr::DEVICE_CLASSES, served);

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use edgeward_cluster::engine::SharedState;
+use edgeward_cluster::moves::Why;
 use edgeward_decision::placement::verdict::Reason;
 use edgeward_kube::words;
 use prometheus_client::encoding::text;
@@ -132,6 +133,8 @@ metrics! {
     pub leader: Gauge = "leader" [] "1 while this replica holds the Lease, else 0";
     pub events: Counters<2> = "events" ["reason", "result"] "Kubernetes Events on pods";
     backstop_pods: Gauges<1> = "backstop_pods" ["finding"] "Pods that the backstop found";
+    pub moves: Counters<2> = "moves" ["why", "result"] "Evictions of pods for which another site is better";
+    pub moves_stopped: Gauge = "moves_stopped" [] "1 while moves are stopped, else 0";
     pub gated_pods: Gauge = "gated_pods" [] "Pods that carry our scheduling gate";
     pub gated_oldest: Gauge = "gated_oldest_timestamp_seconds" [] "When the oldest gated pod was gated, in Unix seconds";
     pub gated_pod_changes: Counters<2> = "gated_pod_changes" ["reason", "result"] "Patches of gated pods";
@@ -244,6 +247,9 @@ impl Metrics {
             for result in ["changed", "refused"] {
                 self.gated_pod_changes.at([reason.as_str(), result]);
             }
+        }
+        for why in Why::WORDS {
+            self.moves.at([why, "evicted"]);
         }
         self.backstop_finds([0; 3]);
     }

@@ -14,7 +14,7 @@ use crate::config::Versions;
 use crate::controllers::events::Recorder;
 use crate::controllers::lease::Election;
 use crate::controllers::status::Statuses;
-use crate::controllers::{Context, backstop, executor};
+use crate::controllers::{Context, backstop, executor, moves};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::liqo::Liqo;
@@ -108,6 +108,7 @@ pub(super) async fn view(
         metrics: metrics(),
     };
     let (plans, reports) = (observer.plans.subscribe(), observer.backstop_reports.subscribe());
+    let movable = observer.moves_reports.subscribe();
     let statuses = Statuses {
         context: context.clone(),
         sites: sites_seen,
@@ -163,6 +164,7 @@ pub(super) async fn view(
         Task::endless("Events on pods", recorder.run(leadership)),
         Task::endless("release of gated pods", executor::run(context.clone(), plans)),
         Task::endless("backstop", backstop::run(context.clone(), reports)),
+        Task::endless("moves", moves::run(context.clone(), movable)),
         Task::endless("statuses", statuses.run()),
     ];
     Ok(View {

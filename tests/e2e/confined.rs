@@ -24,7 +24,8 @@ fn confinement_allows_only_known_changes(fixture: &Fixture<'_>) -> Result<()> {
     let by_hand = ByHand::new(fixture)?;
     table::pods(fixture, &by_hand)?;
     table::registration(fixture, &by_hand)?;
-    for policy in ["pods", "registration"] {
+    evictions(fixture, &by_hand)?;
+    for policy in ["pods", "registration", "evictions"] {
         eventually("its expressions are checked", BOUND, || {
             let policy = fixture
                 .kubectl
@@ -61,10 +62,45 @@ impl<'s, 'run> ByHand<'s, 'run> {
         self.patch(&format!("/api/v1/namespaces/{namespace}/pods/{name}"), operations)
     }
 
+    /// Tries an eviction as a dry run.
+    fn evict(&self, namespace: &str, name: &str, options: &Value) -> Result<Value> {
+        let body = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"namespace": namespace, "name": name},
+            "deleteOptions": options,
+        });
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction?dryRun=All");
+        let request = Request::post(path).header(CONTENT_TYPE, "application/json");
+        self.send(request.body(body.to_string().into_bytes())?)
+    }
+
     fn send(&self, request: Request<Vec<u8>>) -> Result<Value> {
         let sent = self.client.request(request);
         self.fixture.runtime.block_on(sent).map_err(Error::from)
     }
+}
+
+/// edgeward evicts pods of opted-in namespaces alone, and none without its uid.
+fn evictions(fixture: &Fixture<'_>, by_hand: &ByHand<'_, '_>) -> Result<()> {
+    let (other, others) = fixture.another_namespace("other", json!({}))?;
+    for (namespace, kubectl, words) in [
+        (&fixture.namespace, &fixture.kubectl, None),
+        (&other, &others, Some("evict pods of opted-in namespaces alone")),
+    ] {
+        let pod = kubectl.create(&workloads::pod("evicted", json!({})))?;
+        let uid = json!({"preconditions": {"uid": pod["metadata"]["uid"]}});
+        let tried = by_hand.evict(namespace, "evicted", &uid);
+        match words {
+            Some(words) => is_refused(tried, words)?,
+            None => {
+                tried.context("an eviction as edgeward sends it")?;
+                is_refused(
+                    by_hand.evict(namespace, "evicted", &json!({})),
+                    "evict no pod without its uid",
+                )?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Fails unless a policy refused the request with these words.

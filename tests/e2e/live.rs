@@ -4,6 +4,7 @@ pub(crate) mod connection;
 pub(crate) mod controllers;
 pub(crate) mod headroom;
 pub(crate) mod memory;
+pub(crate) mod moves;
 pub(crate) mod nodes;
 pub(crate) mod restart;
 pub(crate) mod tenants;

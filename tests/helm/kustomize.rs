@@ -173,17 +173,29 @@ pub(crate) fn kustomize_folders_match_chart_values(tools: &Tools) -> Result<()> 
         values["validation"] = json!({"deny": true, "strictSites": true});
         values["data"]["enabled"] = json!(true);
         values["config"]["liqo"]["enabled"] = json!("auto");
+        values["config"]["moves"]["enabled"] = json!(true);
         let by_helm = tools.charted(&values)?;
         let overlay = format!("deploy/overlays/{source}");
-        let folders = [&*overlay, "deploy/data", "deploy/liqo", "webhook/strict-sites"];
+        let folders = [
+            &*overlay,
+            "deploy/data",
+            "deploy/liqo",
+            "deploy/moves",
+            "webhook/strict-sites",
+        ];
         let mut by_kustomize = tools.kustomized(&folders, &["webhook/deny"], "example.io")?;
         let changed = by_helm.iter().filter(|(key, object)| plain.get(*key) != Some(*object));
-        // The nine changes: the configuration with its new name and the Deployment that mounts it; the policy's binding; a
-        // policy with its binding; two ClusterRoles and their bindings.
-        ensure!(changed.count() == 9, "{source}");
+        // The thirteen changes: the configuration with its new name and the Deployment that mounts it; the policy's binding; two
+        // policies with their bindings; three ClusterRoles and their bindings.
+        ensure!(changed.count() == 13, "{source}");
         // These folders set no label. The chart labels all objects.
         for object in by_kustomize.values_mut() {
-            let own = ["edgeward-data", "edgeward-liqo"];
+            let own = [
+                "edgeward-data",
+                "edgeward-liqo",
+                "edgeward-moves",
+                "edgeward-confine-evictions",
+            ];
             if own.iter().any(|name| object["metadata"]["name"] == *name) {
                 object["metadata"]["labels"] = json!({"app.kubernetes.io/name": "edgeward"});
             }

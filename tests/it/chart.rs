@@ -128,6 +128,7 @@ fn chart_files_link_to_kustomize_manifests() {
         "deploy/data",
         "deploy/liqo",
         "deploy/monitoring",
+        "deploy/moves",
         "webhook/base",
         "webhook/strict-sites",
     ];

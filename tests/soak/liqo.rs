@@ -3,6 +3,7 @@
 mod elastic;
 mod frozen;
 mod full;
+mod home;
 
 use edgeward_harness::control_plane::FailureDetection;
 use edgeward_harness::peering::{Cloud, Layout, Provider};

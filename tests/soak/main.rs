@@ -7,6 +7,7 @@ mod burst;
 mod liqo;
 mod load;
 mod memory;
+mod moves;
 mod profiles;
 mod rollout;
 

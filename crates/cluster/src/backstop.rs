@@ -67,6 +67,8 @@ pub struct Finding {
     pub site: String,
     /// The reason of that placement.
     pub reason: Reason,
+    /// The standing of that site.
+    pub standing: Standing,
     /// The number of nodes there that it fits.
     pub fitting: usize,
 }
@@ -192,7 +194,7 @@ impl Candidate {
     }
 
     /// The finding if the pod would be placed at another site that has room, if it were created again.
-    fn evaluate(&self, snapshot: &Snapshot, ledger: &Ledger, config: &Config, now: Now) -> Option<Finding> {
+    pub(crate) fn evaluate(&self, snapshot: &Snapshot, ledger: &Ledger, config: &Config, now: Now) -> Option<Finding> {
         let snapshot = self.contribution.removed_from(snapshot, &self.pod.workload);
         // The pod as its owner would create it, without the placement.
         let of_site = |name: &str| snapshot.sites.iter().find(|site| site.name() == name);
@@ -215,6 +217,7 @@ impl Candidate {
             candidate: self.clone(),
             site: site.name().to_owned(),
             reason: verdict.reason,
+            standing: chosen.standing(),
             fitting: chosen.fitting.len(),
         })
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::backstop::{Backstop, BackstopReport};
 use crate::cache::{Cache, Kind, NodeFault, RoomDelta};
+use crate::moves::{self, MovesReport};
 use crate::pod_record::{Decided, PodRecord};
 use crate::queue::{Plan, Waitlist};
 use crate::volumes::VolumeCache;
@@ -68,6 +69,8 @@ pub struct Publication {
     pub plan: Option<Plan>,
     /// The candidates of the backstop, if a report was due.
     pub report: Option<BackstopReport>,
+    /// The pods that may be moved, if a report was due.
+    pub moves: Option<MovesReport>,
     /// The effects, in the order in which they were found.
     pub effects: Vec<Effect>,
 }
@@ -79,6 +82,8 @@ pub struct Engine {
     cache: Cache,
     waitlist: Waitlist,
     backstop: Backstop,
+    /// When the pods that may be moved were last reported.
+    reported_moves: Option<Moment>,
     volumes: VolumeCache,
     profiles: Arc<Profiles>,
     /// The node faults that were last reported.
@@ -94,6 +99,7 @@ impl Engine {
             shared,
             waitlist: Waitlist::default(),
             backstop: Backstop::default(),
+            reported_moves: None,
             volumes: VolumeCache::default(),
             profiles: Arc::default(),
             faults: vec![],
@@ -116,8 +122,22 @@ impl Engine {
         let of_waitlist = self.cache.is_complete().then(|| self.waitlist.next_change()).flatten();
         let of_ledger = (!self.waitlist.is_empty()).then(|| self.shared.ledger().next_expiry());
         let of_backstop = self.backstop.next_change().filter(|_| self.cache.is_complete());
-        let all = [of_waitlist, of_ledger.flatten(), of_backstop, self.cache.next_change()];
+        let all = [
+            of_waitlist,
+            of_ledger.flatten(),
+            of_backstop,
+            self.moves_due(),
+            self.cache.next_change(),
+        ];
         all.into_iter().flatten().min()
+    }
+
+    /// When the next report of pods that may be moved is due. `None` while moves are not enabled.
+    fn moves_due(&self) -> Option<Moment> {
+        let moves = &self.cache.config().moves;
+        let is_due = moves.enabled && self.cache.is_complete();
+        let last = self.reported_moves.map(|at| at.after(moves::period(moves)));
+        is_due.then(|| last.unwrap_or(Moment(i64::MIN)))
     }
 
     /// Applies a change that was seen at this time. Cost: proportional to what it changes.
@@ -249,6 +269,7 @@ impl Engine {
             .cache
             .is_complete()
             .then(|| self.backstop.report(&self.cache, now.moment));
+        let moves = self.report_moves(now.moment);
         let plan = self.plan(&mut snapshot, now);
         let snapshot = Arc::new(snapshot);
         // A review decides and reserves under this lock, so none comes in between.
@@ -263,8 +284,21 @@ impl Engine {
         Publication {
             plan,
             report: report.flatten(),
+            moves,
             effects: std::mem::take(&mut self.effects),
         }
+    }
+
+    /// The pods that may be moved, if a report is due. The last report, after moves were switched off, is empty.
+    fn report_moves(&mut self, now: Moment) -> Option<MovesReport> {
+        if !self.cache.config().moves.enabled {
+            return self.reported_moves.take().map(|_| MovesReport::default());
+        }
+        self.moves_due().filter(|due| *due <= now)?;
+        self.reported_moves = Some(now);
+        Some(MovesReport {
+            pods: self.cache.members(),
+        })
     }
 
     /// Puts the claims of gated pods into this snapshot, and returns a new plan if one is due. No plan is made until

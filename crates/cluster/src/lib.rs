@@ -11,6 +11,7 @@
 //! | [`wan`], [`telemetry`], `processing` | health of the links, measurements, processing times |
 //! | [`queue`] | gated pods and the release plan |
 //! | [`backstop`] | pods that were created without edgeward, or that kube-scheduler cannot place |
+//! | [`moves`] | pods that another site has become better for |
 
 #![warn(missing_docs)]
 
@@ -18,6 +19,7 @@ pub mod backstop;
 pub mod cache;
 pub mod engine;
 pub mod liqo;
+pub mod moves;
 pub mod pod_record;
 mod processing;
 pub mod queue;

@@ -1,5 +1,6 @@
 //! A pod that exists, reduced to what its consumers keep of it.
 
+mod member;
 mod read;
 mod refusal;
 
@@ -16,6 +17,7 @@ use edgeward_kube::constraints::{NodeConstraints, Toleration};
 use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::Micros;
 
+pub use member::{Member, member};
 pub use read::{read_record, record};
 
 /// A pod that exists, reduced to what charges and queues need. [`record`] reads it.
@@ -80,6 +82,8 @@ pub struct PodRecord {
     pub stuck: Option<Arc<StuckPod>>,
     /// Whether the pod states an SLO but carries no decision, and nothing in the pod explains that.
     pub undecided: bool,
+    /// The pod as moves see it, while they are enabled.
+    pub member: Option<Arc<Member>>,
 }
 
 /// Maximum number of terms, requirements, values and tolerations of a pod that is kept whole. Each takes more memory

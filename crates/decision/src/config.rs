@@ -5,6 +5,7 @@
 mod gating;
 mod liqo;
 pub mod map;
+mod moves;
 mod probing;
 mod prometheus;
 pub mod site_definition;
@@ -12,6 +13,7 @@ pub mod sites;
 
 pub use gating::{Gating, OnNoCapacity};
 pub use liqo::{Enabled, LiqoSettings};
+pub use moves::Moves;
 pub use probing::Probing;
 pub use prometheus::{Input, Prometheus};
 
@@ -99,6 +101,8 @@ pub struct Config {
     pub models: PerClass<LinearModel>,
     /// A Prometheus server that is [asked for more](../guide/clouds.md#prometheus)
     pub prometheus: Option<Prometheus>,
+    /// When running pods are [moved](../guide/operate.md#moves) to a better site
+    pub moves: Moves,
 }
 
 /// An RTT threshold in milliseconds.
@@ -188,6 +192,7 @@ impl Default for Config {
             reservation_ttl: Micros::from_secs(3),
             models: PerClass([model(500, 20), model(1_000, 50), model(2_000, 100)]),
             prometheus: None,
+            moves: Moves::default(),
         }
     }
 }
@@ -331,6 +336,7 @@ mod tests {
                 "staleness": "2m",
                 "queries": {"edgeFreeCpuCores": "free", "processingSeconds": "seconds", "wanLossRatio": "loss"},
             },
+            "moves": {"enabled": true, "home": false, "profiles": false, "dwell": "1h", "keepFree": "7%", "perMinute": 9},
         });
         let config = Config::read(&document).unwrap();
         let mut expected = json!(Config::default());

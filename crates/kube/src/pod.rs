@@ -185,7 +185,7 @@ impl<'a> Pod<'a> {
     }
 
     /// Returns the owner that controls the pod.
-    pub(crate) fn controller(&self) -> Option<&fields::OwnerReference<'a>> {
+    pub fn controller(&self) -> Option<&fields::OwnerReference<'a>> {
         let owners = self.metadata.as_ref()?.owner_references.iter().flatten();
         owners.into_iter().find(|owner| owner.controller == Some(true))
     }

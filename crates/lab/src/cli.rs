@@ -137,9 +137,6 @@ impl Simulate {
         let plan = Plan {
             policies: match self.policies.is_empty() {
                 true => Policy::of(&scenario).collect(),
-                false if self.policies.contains(&Policy::EdgewardProfile) && scenario.profile.is_none() => {
-                    anyhow::bail!("--policies edgeward-profile: the scenario has no profile")
-                }
                 false => self.policies,
             },
             seeds,
@@ -147,6 +144,11 @@ impl Simulate {
                 .threads
                 .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
         };
+        for policy in &plan.policies {
+            if let Some(missing) = policy.missing(&scenario) {
+                bail!("--policies {policy}: the scenario has no {missing}");
+            }
+        }
         let stop = set_by_sigint()?;
         let is_terminal = std::io::stderr().is_terminal();
         let progress = |done: usize, all: usize| {

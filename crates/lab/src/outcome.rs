@@ -25,6 +25,8 @@ pub struct Outcome {
     pub reasons: BTreeMap<&'static str, u64>,
     pub decisions: u64,
     pub preempted: u64,
+    /// Pods that were evicted because another site was better for them.
+    pub moved: u64,
     pub pods: Pods,
     pub timeline: Vec<Tick>,
     /// Whether each timed unit was met. The order is the same for all policies.

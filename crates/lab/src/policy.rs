@@ -13,15 +13,25 @@ words! {
         Edgeward = "edgeward",
         /// edgeward with the scenario's performance profile, which every managed pod names.
         EdgewardProfile = "edgeward-profile",
+        /// edgeward with the scenario's `moves`.
+        EdgewardMoves = "edgeward-moves",
         Clairvoyant = "clairvoyant",
     }
 }
 
 impl Policy {
-    pub fn of(scenario: &Scenario) -> impl Iterator<Item = Policy> {
-        let has_profile = scenario.profile.is_some();
+    pub fn of(scenario: &Scenario) -> impl Iterator<Item = Policy> + use<'_> {
         Self::ALL
             .into_iter()
-            .filter(move |policy| has_profile || *policy != Policy::EdgewardProfile)
+            .filter(|policy| policy.missing(scenario).is_none())
+    }
+
+    /// What this policy needs of a scenario that has none.
+    pub fn missing(self, scenario: &Scenario) -> Option<&'static str> {
+        match self {
+            Self::EdgewardProfile if scenario.profile.is_none() => Some("profile"),
+            Self::EdgewardMoves if !scenario.config.moves.enabled => Some("config.moves.enabled"),
+            _ => None,
+        }
     }
 }

@@ -160,8 +160,11 @@ impl<'s> Run<'s> {
             Policy::EdgeOnly => Placer::Edge,
             Policy::CloudOnly => Placer::Cloud,
             Policy::LeastLoaded => Placer::LeastLoaded,
-            Policy::Edgeward => Placer::Edgeward(Box::new(Edgeward::new(scenario, None))),
-            Policy::EdgewardProfile => Placer::Edgeward(Box::new(Edgeward::new(scenario, scenario.profile.as_ref()))),
+            Policy::Edgeward => Placer::Edgeward(Box::new(Edgeward::new(scenario, None, false))),
+            Policy::EdgewardProfile => {
+                Placer::Edgeward(Box::new(Edgeward::new(scenario, scenario.profile.as_ref(), false)))
+            }
+            Policy::EdgewardMoves => Placer::Edgeward(Box::new(Edgeward::new(scenario, None, true))),
             Policy::Clairvoyant => Placer::Clairvoyant(clairvoyant::Clairvoyant::default()),
         };
         Self {

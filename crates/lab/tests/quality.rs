@@ -90,3 +90,32 @@ fn greener_cloud_costs_only_latency_targets() {
     assert!(latency >= of(Policy::CloudOnly, Class::Latency) - 0.5, "{latency}");
     assert!(latency < of(Policy::Edgeward, Class::Latency), "{latency}");
 }
+
+/// Moves bring the pods of a burst home: at most half the cloud cost, nearly the attainment, and at most one move per pod.
+#[test]
+fn moves_halve_the_cost_of_a_burst() {
+    let policies = [Policy::Edgeward, Policy::EdgewardMoves];
+    let plan = Plan {
+        policies: policies.to_vec(),
+        seeds: vec![1],
+        threads: 2,
+    };
+    let results = carry_out(
+        &scenario("burst-then-quiet.yaml"),
+        &plan,
+        &AtomicBool::new(false),
+        |_, _| {},
+    )
+    .unwrap();
+    let [without, with] = policies.map(|policy| results.runs[&policy].values().next().unwrap());
+    let attained = |run: &edgeward_lab::outcome::Outcome| run.attained().share().unwrap();
+    assert!(with.cost <= 0.5 * without.cost, "{} {}", with.cost, without.cost);
+    assert!(
+        attained(with) >= attained(without) - 0.005,
+        "{} {}",
+        attained(with),
+        attained(without)
+    );
+    // The service grows by 12 pods during the burst.
+    assert!((1..=12).contains(&with.moved) && without.moved == 0, "{}", with.moved);
+}

@@ -61,6 +61,9 @@ fn needs(facts: &Facts) -> Vec<Need<'_>> {
             "pods with volume claims stay at the edge",
         ));
     }
+    if facts.found.config.moves.enabled {
+        needs.push((Fault, "pods/eviction", "create", everywhere, "no pod is moved"));
+    }
     if facts.view.as_ref().is_some_and(|view| view.liqo.objects.is_some()) {
         needs.push((
             Warning,

@@ -34,6 +34,12 @@ edgeward_kube::words! {
         Unschedulable = "Unschedulable",
         /// The API server refuses our change to the pod, so the gate stays.
         ReleaseRefused = "ReleaseRefused",
+        /// The pod was evicted, because another site has become better for it.
+        Moved = "Moved",
+        /// The pod was created after an eviction, but not placed where the evicted pod was expected to go.
+        MoveMissed = "MoveMissed",
+        /// The pod's node or site does not meet a requirement of the pod any more, and no other site is good.
+        TraitLost = "TraitLost",
     }
 }
 
@@ -48,6 +54,9 @@ impl PodReason {
             Self::SloAtRisk => ["Warning", "Place"],
             Self::Unschedulable => ["Warning", "Recheck"],
             Self::ReleaseRefused => ["Warning", "Release"],
+            Self::Moved => ["Normal", "Move"],
+            Self::MoveMissed => ["Warning", "Move"],
+            Self::TraitLost => ["Warning", "Recheck"],
         }
     }
 }

@@ -79,7 +79,7 @@ pub(super) fn additions(fixture: &Fixture<'_>) -> Result<()> {
     ] {
         fixture.shell(script(page, words)?)?;
     }
-    for folder in ["webhook/strict-sites", "deploy/liqo", "deploy/data"] {
+    for folder in ["webhook/strict-sites", "deploy/liqo", "deploy/data", "deploy/moves"] {
         fixture.shell(&format!("kubectl delete --ignore-not-found -k edgeward/{folder}"))?;
     }
     Ok(())

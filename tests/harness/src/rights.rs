@@ -42,7 +42,7 @@ pub(crate) fn users() -> Vec<String> {
 
 /// The ServiceAccount of the manifests, and its rights.
 pub(crate) struct Rights {
-    /// ServiceAccount, roles and bindings, and the policies about that ServiceAccount.
+    /// ServiceAccount, roles and bindings, and the policies about that ServiceAccount, with those of `deploy/moves`.
     objects: Vec<Value>,
     /// Rights that `deploy/data` adds.
     data: Vec<Value>,
@@ -62,13 +62,14 @@ pub(crate) struct Granted {
 }
 
 impl Rights {
-    /// Reads the rights of `deploy/base`, as `kubectl apply -k` does.
+    /// Reads the rights of `deploy/base` and `deploy/moves`, as `kubectl apply -k` does.
     pub(crate) fn read(kubectl: &Kubectl) -> Result<Self> {
         let mut objects = kubectl.render(&workspace().join("deploy/base"))?;
         const KEPT: [&str; 2] = ["rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1"];
         objects
             .retain(|object| object["kind"] == "ServiceAccount" || KEPT.iter().any(|it| object["apiVersion"] == *it));
         ensure!(objects.len() == 11, "{objects:#?}");
+        objects.extend(kubectl.render(&workspace().join("deploy/moves"))?);
         for object in &mut objects {
             *object = under_every_domain(object)?;
         }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use crate::pod_record::{Phase, Placement, StuckPod};
+use crate::pod_record::{Member, Phase, Placement, StuckPod};
 use edgeward_decision::model::remote_room::Start;
 use edgeward_decision::model::slo::Class;
 use edgeward_kube::node::{NodeId, Placeholder, Termination};
@@ -51,6 +51,8 @@ pub(super) struct PodEntry {
     pub(super) stuck: Option<(Arc<StuckPod>, Moment)>,
     /// Whether the pod runs without a decision, although it states an SLO.
     pub(super) is_undecided: bool,
+    /// The pod as moves see it, while they are enabled.
+    pub(super) member: Option<Arc<Member>>,
     /// State until the pod is bound; `None` for a pod that is bound, gated or finished, or that terminates without a node.
     pub(super) unbound: Option<Box<Unbound>>,
     pub(super) counted: Option<Counted>,

@@ -3,14 +3,16 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::backstop::Contribution;
+use crate::backstop::{Candidate, Contribution};
 use crate::cache::entry::{PodEntry, SchedulerKey, Unbound};
 use crate::cache::full_clouds::LONGEST_SILENCE;
 use crate::cache::unbound::{CHARGE_TIME, UnboundPods};
 use crate::cache::{Cache, Kind, SiteEntry};
-use crate::pod_record::{Decided, Phase, Placement, PodRecord, StuckPod};
+use crate::moves::Seen;
+use crate::pod_record::{Decided, Member, Phase, Placement, PodRecord, StuckPod};
 use edgeward_decision::model::remote_room::Start;
 use edgeward_decision::model::site::SiteDefinition;
+use edgeward_decision::model::workload::Workload;
 use edgeward_kube::node::NodeId;
 use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::{Bytes, Micros, Millicores, Moment, Now};
@@ -26,6 +28,8 @@ pub(super) struct Pods {
     pub(super) need_recount: bool,
     /// Texts that many pods share, such as namespaces and the uids of controllers.
     texts: HashSet<Arc<str>>,
+    /// Workloads that pods of a controller share.
+    workloads: HashSet<Arc<Workload<'static>>>,
 }
 
 impl Pods {
@@ -41,6 +45,23 @@ impl Pods {
         let shared = Arc::<str>::from(text);
         self.texts.insert(Arc::clone(&shared));
         shared
+    }
+
+    /// The member, with the shared copy of a workload that many pods have.
+    fn sharing(&mut self, member: &Arc<Member>) -> Arc<Member> {
+        let Some(workload) = &member.workload else {
+            return Arc::clone(member);
+        };
+        if self.workloads.len() == self.workloads.capacity() {
+            self.workloads.retain(|workload| Arc::strong_count(workload) > 1);
+        }
+        let shared = self.workloads.get(workload).unwrap_or(workload);
+        let shared = Arc::clone(shared);
+        self.workloads.insert(Arc::clone(&shared));
+        Arc::new(Member {
+            workload: Some(shared),
+            ..Member::clone(member)
+        })
     }
 }
 
@@ -178,6 +199,7 @@ impl Cache {
                 (Arc::clone(pod), before.map_or(now, |(_, since)| *since))
             }),
             is_undecided: record.undecided && record.node.is_some() && record.phase != Phase::Finished,
+            member: record.member.as_ref().map(|member| self.pods.sharing(member)),
             counted: None,
             first_charged: old.and_then(|old| old.first_charged),
         }
@@ -279,6 +301,44 @@ impl Cache {
     pub fn stuck_pods(&self) -> impl Iterator<Item = (&Arc<StuckPod>, Moment)> {
         let stuck = self.pods.by_uid.values().filter_map(|pod| pod.stuck.as_ref());
         stuck.map(|(pod, since)| (pod, *since))
+    }
+
+    /// The pods of opted-in namespaces that belong to an owner and do not terminate, sorted by uid. Cost: a pass over all
+    /// pods.
+    pub fn members(&self) -> Vec<Seen> {
+        let seen = |uid: &Arc<str>, pod: &PodEntry| {
+            let member = Arc::clone(pod.member.as_ref().filter(|_| pod.terminating.is_none())?);
+            let of_node = |node: NodeId| self.nodes.by_id.get(&node)?.site;
+            let site = match &pod.unbound {
+                Some(unbound) => unbound.site,
+                None => pod.node.and_then(of_node),
+            };
+            let stuck = pod.stuck.as_ref().and_then(|(pod, since)| {
+                Some(Candidate {
+                    pod: Arc::clone(pod),
+                    since: *since,
+                    contribution: self.contribution(uid)?,
+                })
+            });
+            self.managed.contains(&pod.namespace).then(|| Seen {
+                member,
+                namespace: Arc::clone(&pod.namespace),
+                controller: pod.controller.clone(),
+                site: site.map(|at| self.sites[at].site.name().into()),
+                node: pod.node,
+                created: pod.created,
+                request: pod.request.clone(),
+                stuck,
+            })
+        };
+        let mut members: Vec<_> = self
+            .pods
+            .by_uid
+            .iter()
+            .filter_map(|(uid, pod)| seen(uid, pod))
+            .collect();
+        members.sort_by(|one, other| one.member.uid.cmp(&other.member.uid));
+        members
     }
 
     /// Namespaces and creation times, in seconds, of the pods that run without a decision although they state an SLO.

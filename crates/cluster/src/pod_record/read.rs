@@ -24,13 +24,23 @@ const LONGEST_WORD: usize = 64;
 /// write an explanation of any length.
 const EXPLAIN_BYTES: usize = 2048;
 
-/// Reads the record of an existing pod from its JSON. A pod with a node keeps only the extended resources in `names`.
-/// Returns `None` if uid or namespace is missing, which no API server omits.
+/// Reads the record of an existing pod from its JSON. A pod with a node keeps only the extended resources in `names`. The
+/// record has a [`Member`](super::Member) if `can_move`. Returns `None` if uid or namespace is missing, which no API server
+/// omits.
 ///
 /// # Errors
 /// The text is not a pod.
-pub fn read_record(json: &str, keys: &Keys, names: &ResourceNames) -> Result<Option<PodRecord>, serde_json::Error> {
-    let mut record = record(&Pod::without_long_constraints(json)?, keys)?;
+pub fn read_record(
+    json: &str,
+    keys: &Keys,
+    names: &ResourceNames,
+    can_move: bool,
+) -> Result<Option<PodRecord>, serde_json::Error> {
+    let pod = Pod::without_long_constraints(json)?;
+    let mut record = record(&pod, keys)?;
+    if let Some(record) = record.as_mut().filter(|_| can_move) {
+        record.member = super::member(&pod, record, &pod.status()?, keys).map(Arc::new);
+    }
     if let Some(record) = record.as_mut().filter(|record| record.node.is_some()) {
         record.request.retain(names);
         // A resource that no node has says nothing about the room for other pods.
@@ -167,7 +177,7 @@ fn stuck(
 }
 
 /// The start of the annotated reason.
-fn reason(pod: &Pod<'_>, keys: &Keys) -> Option<Box<str>> {
+pub(super) fn reason(pod: &Pod<'_>, keys: &Keys) -> Option<Box<str>> {
     let reason = pod.annotation(&keys.reason)?;
     Some(start(reason, LONGEST_WORD).into())
 }
@@ -225,6 +235,7 @@ fn record_with(pod: &Pod<'_>, status: &Status<'_>, intent: Option<&Intent>, keys
             .map(|domain| start(domain, LONGEST_NAME).into()),
         stuck: None,
         undecided: false,
+        member: None,
         node,
         request,
     })

@@ -188,6 +188,8 @@ pub struct Intent {
     pub traits: Option<Box<Traits>>,
     /// The PerformanceProfile that ranks the feasible sites.
     pub profile: Option<Box<str>>,
+    /// Whether the pod may be moved to another site, if it says so.
+    pub movable: Option<bool>,
     /// Every fault: first the invalid values, in the order of the contract's table, then the missing ones.
     pub faults: Vec<SloFault>,
     /// Annotations under the SLO prefix that edgeward does not read, most likely misspelt. Only the first few are kept,
@@ -294,6 +296,9 @@ pub fn parse<'p>(
     let profile = faults.read("profile", PROFILE_NAME, |name| {
         is_profile_name(name).then(|| name.into())
     });
+    let movable = faults.read("movable", "\"true\" or \"false\"", |text| text.parse().ok());
+    // A value that cannot be read was meant for something.
+    let movable = movable.or(faults.states("movable").then_some(false));
     if !faults.states("class") {
         faults.missing("class", "latency, throughput or batch");
     }
@@ -315,6 +320,7 @@ pub fn parse<'p>(
         sites: SiteRestriction::of(demands.into_iter().flatten()),
         traits: traits.map(Box::new),
         profile,
+        movable,
         faults: faults.list,
         unknown_keys: unknown,
     };
@@ -322,7 +328,7 @@ pub fn parse<'p>(
 }
 
 /// Names of the annotations that edgeward reads, without the prefix.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 12] = [
     "class",
     "deadlineMs",
     "latencyTargetMs",
@@ -334,6 +340,7 @@ pub const NAMES: [&str; 11] = [
     "traits",
     "policyTraits",
     "profile",
+    "movable",
 ];
 
 /// Whether edgeward reads an SLO annotation with this name. The name has no prefix.
@@ -412,6 +419,7 @@ mod tests {
                 ("offloadAllowed", "false"),
                 ("processingMs", "40"),
                 ("profile", "greenness"),
+                ("movable", "true"),
             ],
             None,
         );
@@ -432,6 +440,7 @@ mod tests {
                 sites: None,
                 traits: None,
                 profile: Some("greenness".into()),
+                movable: Some(true),
                 faults: vec![],
                 unknown_keys: vec![],
             }
@@ -459,6 +468,7 @@ mod tests {
             ("priority", "11"),
             ("offloadAllowed", "yes"),
             ("processingMs", "+3"),
+            ("movable", "1"),
         ];
         assert_eq!(
             faults(&bad, Some("maybe")),
@@ -470,6 +480,7 @@ mod tests {
                 r#"slo.example.io/priority: "11" is not a whole number from 0 to 10"#,
                 r#"slo.example.io/offloadAllowed: "yes" is not "true" or "false""#,
                 r#"slo.example.io/processingMs: "+3" is not a whole number of milliseconds from 1 to 31536000000"#,
+                r#"slo.example.io/movable: "1" is not "true" or "false""#,
             ]
         );
     }

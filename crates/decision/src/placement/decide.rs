@@ -263,7 +263,8 @@ pub fn is_within_half(
         .chain([("pods", kept.pods)])
         .map(|(name, kept)| (name, 2 * i128::from(kept)));
     let mut missing: Vec<_> = needed.collect();
-    let is_above_measured = |(name, needed): &(&str, i128)| site.free.get(name).is_some_and(|free| *needed > free.into());
+    let is_above_measured =
+        |(name, needed): &(&str, i128)| site.free.get(name).is_some_and(|free| *needed > free.into());
     if missing.iter().any(is_above_measured) {
         return false;
     }

@@ -149,6 +149,7 @@ pub struct Metadata<'a> {
 pub struct OwnerReference<'a> {
     #[serde(borrow)]
     pub kind: Text<'a>,
+    pub name: Text<'a>,
     pub uid: Text<'a>,
     pub controller: Option<bool>,
 }

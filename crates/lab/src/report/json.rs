@@ -63,6 +63,7 @@ fn run_json(seed: u64, run: &Outcome) -> Value {
         "gated": run.gated,
         "unschedulable": run.unschedulable,
         "preempted": run.preempted,
+        "moved": run.moved,
         "reasons": run.reasons,
         "pods": {
             "created": pods.created, "blocked": pods.blocked, "done": pods.done, "deleted": pods.deleted,

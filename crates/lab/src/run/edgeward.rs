@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use edgeward_cluster::cache::Kind;
 use edgeward_cluster::engine::{Change, DecisionContext, Engine, SharedState};
+use edgeward_cluster::moves::{Memory, MovesReport, View};
 use edgeward_cluster::wan::LinkHealth;
 use edgeward_decision::config::Config;
 use edgeward_decision::model::decision_id::DecisionId;
@@ -40,6 +41,8 @@ pub(super) struct Edgeward {
     records: Records,
     executor: Executor,
     profile: Option<(SimulatedProfile, Preference)>,
+    /// What the leader remembers of moves.
+    moves: Memory,
 }
 
 struct Replica {
@@ -65,8 +68,10 @@ fn clock(now: Micros) -> Now {
 }
 
 impl Edgeward {
-    pub(super) fn new(scenario: &Scenario, profile: Option<&SimulatedProfile>) -> Self {
-        let config = Arc::new(Config::clone(&scenario.config));
+    pub(super) fn new(scenario: &Scenario, profile: Option<&SimulatedProfile>, can_move: bool) -> Self {
+        let mut config = Config::clone(&scenario.config);
+        config.moves.enabled = can_move;
+        let config = Arc::new(config);
         let replica = |number: u32| {
             let shared = Arc::new(SharedState::new(Arc::default(), config.reservation_ttl));
             let links = scenario
@@ -88,9 +93,10 @@ impl Edgeward {
         Self {
             replicas: (0..scenario.replicas).map(replica).collect(),
             next: 0,
-            records: Records::new(scenario, profile.map(|_| profile::NAME)),
+            records: Records::new(scenario, profile.map(|_| profile::NAME), can_move),
             profile: profile.map(|profile| (profile.clone(), Preference::default())),
             executor: Executor::default(),
+            moves: Memory::default(),
             config,
         }
     }
@@ -308,7 +314,33 @@ impl Run<'_> {
             edgeward.executor.plan = plan;
             self.execute();
         }
+        if let Some(report) = publication.moves.filter(|_| number == 0) {
+            self.move_pod(&report);
+        }
         self.publish_when_due(number);
+    }
+
+    /// Evicts the pod that the leader's rule chooses, if any.
+    fn move_pod(&mut self, report: &MovesReport) {
+        let now = clock(self.now);
+        let Some(edgeward) = self.edgeward() else { return };
+        let shared = &edgeward.replicas[0].shared;
+        let (snapshot, ledger) = (shared.snapshot(), shared.ledger().clone());
+        let view = View {
+            snapshot: &snapshot,
+            ledger: &ledger,
+            config: &edgeward.config,
+            now,
+        };
+        let evaluation = edgeward.moves.evaluate(report, view);
+        let Some(outlook) = evaluation.next.map(|at| &evaluation.outlooks[at]) else {
+            return;
+        };
+        edgeward.moves.evicted(outlook, report, now.moment);
+        if let Some(pod) = records::number(&outlook.pod.member.uid) {
+            self.measure.moved += 1;
+            self.delete(pod);
+        }
     }
 
     pub(super) fn watch_alive(&mut self, number: usize) {

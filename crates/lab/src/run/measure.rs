@@ -44,6 +44,7 @@ pub(super) struct Measure {
     pub(super) blocked: u64,
     pub(super) decisions: u64,
     pub(super) preempted: u64,
+    pub(super) moved: u64,
     pub(super) reasons: BTreeMap<&'static str, u64>,
 }
 
@@ -71,6 +72,7 @@ impl Measure {
             blocked: 0,
             decisions: 0,
             preempted: 0,
+            moved: 0,
             reasons: BTreeMap::new(),
         }
     }
@@ -308,6 +310,7 @@ impl Run<'_> {
             reasons: measure.reasons,
             decisions: measure.decisions,
             preempted: measure.preempted,
+            moved: measure.moved,
             pods,
             timeline: measure.timeline,
             units: measure.met,

@@ -32,7 +32,9 @@ fn names() -> ResourceNames {
 
 fn apply(fixture: &mut Fixture, pod: &Value) {
     let text = pod.to_string();
-    let record = read_record(&text, &Keys::new("example.io"), &names()).unwrap().unwrap();
+    let record = read_record(&text, &Keys::new("example.io"), &names(), false)
+        .unwrap()
+        .unwrap();
     fixture.cache.apply_pod(&record, None, NOW.at(fixture.now));
 }
 
@@ -112,7 +114,7 @@ fn refusal_for_unknown_resource_sets_no_cloud_bound() {
         );
         let message = format!("0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient {name}.");
         let pod = unschedulable(pod, &message).to_string();
-        read_record(&pod, &Keys::new("example.io"), &names())
+        read_record(&pod, &Keys::new("example.io"), &names(), false)
             .unwrap()
             .unwrap()
             .start
@@ -128,7 +130,9 @@ fn gated_or_stuck_pod_with_long_constraints_keeps_no_workload() {
         pod["metadata"]["resourceVersion"] = "7".into();
         pod["spec"]["schedulingGates"] = gates;
         let text = unschedulable(pod, "no").to_string();
-        read_record(&text, &Keys::new("example.io"), &names()).unwrap().unwrap()
+        read_record(&text, &Keys::new("example.io"), &names(), false)
+            .unwrap()
+            .unwrap()
     };
     let gates = json!([{"name": "scheduling.example.io/awaiting-capacity"}, {"name": "example.com/other"}]);
     let gated = |values| read(values, gates.clone()).gated_pod.unwrap();
@@ -149,7 +153,7 @@ proptest! {
     #[test]
     fn record_of_huge_pod_is_bounded(pod in testkit::huge_pod()) {
         let text = pod.to_string();
-        let record = read_record(&text, &Keys::new("example.io"), &names()).unwrap().unwrap();
+        let record = read_record(&text, &Keys::new("example.io"), &names(), false).unwrap().unwrap();
         let size = |kept: &dyn std::fmt::Debug| format!("{kept:?}").len();
         prop_assert!(size(&record) < 64 * 1024, "{}", size(&record));
         // A pod with a node keeps only the resources that its node counts.

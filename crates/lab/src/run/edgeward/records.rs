@@ -3,9 +3,10 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use edgeward_cluster::pod_record;
-use edgeward_cluster::pod_record::{Phase as RecordPhase, PodRecord};
+use edgeward_cluster::pod_record::{Member, Phase as RecordPhase, PodRecord};
 use edgeward_decision::keys::Keys;
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::model::remote_room::Start;
@@ -25,9 +26,11 @@ const GRACE: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 
 pub(super) struct Records {
     keys: Keys,
+    /// Whether pods have members, because pods may be moved.
+    can_move: bool,
     manifests: Vec<Value>,
     names: Vec<Box<str>>,
-    sites: Vec<std::sync::Arc<SiteDefinition>>,
+    sites: Vec<Arc<SiteDefinition>>,
     workloads: Vec<Workload<'static>>,
     /// Records by workload and placement, as read from pods without a node.
     forms: HashMap<(usize, Option<usize>), PodRecord>,
@@ -55,7 +58,7 @@ fn controller(pod: &Pod) -> (String, &'static str) {
 
 impl Records {
     /// Creates the records. Pods that state an SLO name this profile, if any.
-    pub(super) fn new(scenario: &Scenario, profile: Option<&str>) -> Self {
+    pub(super) fn new(scenario: &Scenario, profile: Option<&str>, can_move: bool) -> Self {
         let keys = scenario.config.keys.clone();
         let manifests: Vec<_> = scenario
             .workloads
@@ -83,13 +86,10 @@ impl Records {
         Self {
             workloads: workloads.collect(),
             names,
-            sites: scenario
-                .sites
-                .iter()
-                .map(|site| std::sync::Arc::clone(&site.definition))
-                .collect(),
+            sites: scenario.sites.iter().map(|site| Arc::clone(&site.definition)).collect(),
             forms: HashMap::new(),
             manifests,
+            can_move,
             keys,
         }
     }
@@ -102,7 +102,42 @@ impl Records {
         }
     }
 
+    /// The record of a pod as it is now.
     pub(super) fn record(
+        &mut self,
+        number: PodNumber,
+        pod: &Pod,
+        node: Option<&str>,
+        nominated: Option<&str>,
+        now: Micros,
+    ) -> PodRecord {
+        let member = self.can_move.then(|| self.member(number, pod)).flatten();
+        PodRecord {
+            member: member.map(Arc::new),
+            ..self.record_without_member(number, pod, node, nominated, now)
+        }
+    }
+
+    fn member(&self, number: PodNumber, pod: &Pod) -> Option<Member> {
+        let workload = self.workload(pod);
+        workload.intent.as_ref()?;
+        let Work::Replica { service, .. } = pod.work else {
+            return None;
+        };
+        let (uid, is_ready) = (uid(number), pod.phase == Phase::Running);
+        Some(Member {
+            name: (*uid).into(),
+            uid: uid.into(),
+            owner: format!("service-{service}").into(),
+            is_ready,
+            blocker: None,
+            decision: pod.decision.map(DecisionId),
+            reason: Some(pod.reason.into()),
+            workload: is_ready.then(|| Arc::new(workload)),
+        })
+    }
+
+    fn record_without_member(
         &mut self,
         number: PodNumber,
         pod: &Pod,
@@ -273,7 +308,7 @@ mod tests {
 
     #[test]
     fn placed_pod_record_matches_patched_pod() {
-        let mut records = Records::new(&scenario(), None);
+        let mut records = Records::new(&scenario(), None, false);
         for (site, cpu) in [(0, "2"), (1, "0")] {
             let mut pod = Pod::new(0, Work::Task(0), Micros(0));
             (pod.site, pod.decision) = (Some(site), Some(7));
@@ -296,7 +331,7 @@ mod tests {
 
     #[test]
     fn gated_pod_record_has_waitlist_entry() {
-        let mut records = Records::new(&scenario(), None);
+        let mut records = Records::new(&scenario(), None, false);
         let mut pod = Pod::new(0, Work::Task(0), Micros(0));
         (pod.phase, pod.reason, pod.gated) = (Phase::Gated, "held_no_capacity", Micros::from_secs(9));
         let record = records.record(5, &pod, None, None, Micros::from_secs(9));
