@@ -202,6 +202,16 @@ fn moved_pod_follows_its_trait(fixture: &Fixture<'_>) -> Result<()> {
     };
     run_on(&first, BOUND)?;
     label(&second, "=true")?;
+    // A label that comes and goes moves nothing.
+    for _ in 0..5 {
+        label(&first, "-")?;
+        label(&first, "=true")?;
+    }
+    run_on(&first, BOUND)?;
+    ensure!(
+        evictions(&edgeward, "trait", "evicted")? == 0,
+        "a flapping label evicts"
+    );
     label(&first, "-")?;
     let begun = Instant::now();
     run_on(&second, 2 * BOUND)?;
@@ -210,5 +220,43 @@ fn moved_pod_follows_its_trait(fixture: &Fixture<'_>) -> Result<()> {
         begun.elapsed().as_secs_f64()
     );
     ensure!(evictions(&edgeward, "trait", "evicted")? == 2, "not two evictions");
+    fixture.kubectl.run(&["delete", "deployment", "--all"], "").map(drop)
+}
+
+e2e! { "live::moves_keep_replicas_apart", Domain, 45, moves_keep_replicas_apart }
+/// Two replicas share no node, and the edge has one. The one in the cloud stays there, however much room the edge has.
+fn moves_keep_replicas_apart(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::edge_and_cloud(fixture, "4")?;
+    let (edgeward, _registered) = fixture.registered_live(&moving(&nodes))?;
+    eventually("it leads", BOUND, || edgeward.leads())?;
+    let mut deployment = deployment(fixture, &nodes, "web", 2, slo(fixture));
+    let apart = json!([{"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}]);
+    deployment["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"] =
+        json!({"requiredDuringSchedulingIgnoredDuringExecution": apart});
+    fixture.kubectl.create(&deployment)?;
+    let run_apart = || {
+        let pods = fixture.kubectl.list("pods", "app=web")?;
+        let sites: BTreeSet<_> = pods
+            .iter()
+            .filter(|pod| is_ready(pod))
+            .map(|pod| nodes.site_of(pod))
+            .collect();
+        ensure!(sites == BTreeSet::from([Some("cloud"), Some("edge")]), "{sites:?}");
+        Ok(uids(&pods))
+    };
+    let before = eventually("both run, at both sites", BOUND, run_apart)?;
+    let created = |pod: &Value| {
+        pod["metadata"]["creationTimestamp"]
+            .as_str()?
+            .parse::<jiff::Timestamp>()
+            .ok()
+    };
+    eventually("they are old enough to be moved", BOUND, || {
+        let pods = fixture.kubectl.list("pods", "app=web")?;
+        let newest = pods.iter().filter_map(created).max().context("no pods")?;
+        ensure!(jiff::Timestamp::now().as_second() - newest.as_second() > 12, "not yet");
+        Ok(())
+    })?;
+    ensure!(run_apart()? == before, "a pod was moved");
     fixture.kubectl.run(&["delete", "deployment", "--all"], "").map(drop)
 }
