@@ -260,3 +260,70 @@ fn moves_keep_replicas_apart(fixture: &Fixture<'_>) -> Result<()> {
     ensure!(run_apart()? == before, "a pod was moved");
     fixture.kubectl.run(&["delete", "deployment", "--all"], "").map(drop)
 }
+
+e2e! { "live::pods_that_must_stay_are_not_moved", Domain, 45, pods_that_must_stay_are_not_moved }
+/// When the edge gets room, the replicas of one Deployment come home. A bare pod, a single replica, a StatefulSet and pods with
+/// annotations against it stay in the cloud, each under its blocker.
+fn pods_that_must_stay_are_not_moved(fixture: &Fixture<'_>) -> Result<()> {
+    let nodes = Nodes::edge_and_cloud(fixture, "4")?;
+    let (edgeward, _registered) = fixture.registered_live(&moving(&nodes))?;
+    eventually("it leads", BOUND, || edgeward.leads())?;
+    fill(fixture, "filler", 3_900, "edge: edge_feasible_slo_met")?;
+    let with = |key: &str| {
+        let mut slo = slo(fixture);
+        slo[fixture.key(key)] = json!("false");
+        slo
+    };
+    let mut set = deployment(fixture, &nodes, "set", 2, slo(fixture));
+    set["kind"] = json!("StatefulSet");
+    for (name, object) in [
+        ("web", deployment(fixture, &nodes, "web", 2, slo(fixture))),
+        ("one", deployment(fixture, &nodes, "one", 1, slo(fixture))),
+        (
+            "kept",
+            deployment(fixture, &nodes, "kept", 2, with("slo.example.io/movable")),
+        ),
+        (
+            "safe",
+            deployment(
+                fixture,
+                &nodes,
+                "safe",
+                2,
+                with("cluster-autoscaler.kubernetes.io/safe-to-evict"),
+            ),
+        ),
+        ("set", set),
+    ] {
+        fixture.kubectl.create(&object).with_context(|| name.to_owned())?;
+    }
+    fixture.kubectl.create(&pod(fixture, "bare", 200))?;
+    let pods = || fixture.kubectl.list("pods", "");
+    let stay = |pods: &[Value]| {
+        let stays = |pod: &&Value| {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            !name.starts_with("web") && name != "filler"
+        };
+        uids(&pods.iter().filter(stays).cloned().collect::<Vec<_>>())
+    };
+    let before = eventually("all are in the cloud", 2 * BOUND, || {
+        let pods = pods()?;
+        let there = pods
+            .iter()
+            .filter(|pod| is_ready(pod) && nodes.site_of(pod) == Some("cloud"));
+        let there = there.count();
+        ensure!(there == 10, "{there} of {}", pods.len());
+        Ok(stay(&pods))
+    })?;
+    fixture.kubectl.run(&["delete", "pod", "filler", "--wait=false"], "")?;
+    eventually("web is at the edge", 2 * BOUND, || {
+        all_at(fixture, &nodes, "web", 2, "edge")
+    })?;
+    ensure!(stay(&pods()?) == before, "a pod was moved that must stay");
+    let evicted = evictions(&edgeward, "home", "evicted")?;
+    ensure!(evicted == 2, "{evicted} evictions");
+    fixture
+        .kubectl
+        .run(&["delete", "deployment,statefulset", "--all"], "")
+        .map(drop)
+}
