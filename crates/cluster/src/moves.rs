@@ -23,7 +23,7 @@ use edgeward_kube::words;
 use judge::Better;
 
 /// How long kube-scheduler must have found no node for a pod before the pod is replaced.
-pub const UNSCHEDULABLE_FOR: Micros = Micros::from_secs(60);
+const UNSCHEDULABLE_FOR: Micros = Micros::from_secs(60);
 
 /// The most kinds of pods that are decided in one evaluation. The next evaluation goes on after the last of them.
 const MAX_DECISIONS: usize = 1_000;
@@ -271,7 +271,7 @@ impl<'v> View<'v> {
 }
 
 /// The time between two reports: a tenth of `dwell`, from one to ten seconds.
-pub fn period(moves: &Moves) -> Micros {
+pub(crate) fn period(moves: &Moves) -> Micros {
     Micros(moves.dwell.0 / 10).clamp(Micros::from_secs(1), Micros::from_secs(10))
 }
 

@@ -30,7 +30,7 @@ impl Policy {
     pub fn missing(self, scenario: &Scenario) -> Option<&'static str> {
         match self {
             Self::EdgewardProfile if scenario.profile.is_none() => Some("profile"),
-            Self::EdgewardMoves if !scenario.config.moves.enabled => Some("config.moves.enabled"),
+            Self::EdgewardMoves if !scenario.config.moves.enabled => Some("edgeward.moves.enabled"),
             _ => None,
         }
     }

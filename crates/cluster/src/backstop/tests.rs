@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::testkit::node;
 use edgeward_decision::keys::Keys;
 use edgeward_decision::model::link::LinkState;
 use edgeward_decision::testkit;
@@ -15,17 +16,6 @@ struct Fixture {
     backstop: Backstop,
     config: Arc<Config>,
     now: Moment,
-}
-
-fn node(name: &str, site: &str, cpu: &str) -> Value {
-    json!({
-        "metadata": {"name": name, "labels": {format!("node.role/{site}"): "true"}},
-        "spec": {"taints": if site == "cloud" { json!([{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}]) } else { json!([]) }},
-        "status": {
-            "allocatable": {"cpu": cpu, "memory": "64Gi", "pods": "110"},
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    })
 }
 
 /// A pod of class batch without a decision.

@@ -303,8 +303,7 @@ impl Cache {
         stuck.map(|(pod, since)| (pod, *since))
     }
 
-    /// The pods of opted-in namespaces that belong to an owner and do not terminate, sorted by uid. Cost: a pass over all
-    /// pods.
+    /// The members of opted-in namespaces that do not terminate, sorted by uid. Cost: a pass over all pods.
     pub fn members(&self) -> Vec<Seen> {
         let seen = |uid: &Arc<str>, pod: &PodEntry| {
             let member = Arc::clone(pod.member.as_ref().filter(|_| pod.terminating.is_none())?);

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::cache::{Cache, Kind as Watched};
 use crate::pod_record;
+use crate::testkit::node;
 use edgeward_decision::keys::Keys;
 
 const DWELL: u64 = 10;
@@ -22,17 +23,6 @@ struct Fixture {
     config: Arc<Config>,
     now: Now,
     scores: Option<[i64; 2]>,
-}
-
-fn node(name: &str, site: &str, cpu: &str) -> Value {
-    json!({
-        "metadata": {"name": name, "labels": {format!("node.role/{site}"): "true"}},
-        "spec": {"taints": if site == "cloud" { json!([{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}]) } else { json!([]) }},
-        "status": {
-            "allocatable": {"cpu": cpu, "memory": "64Gi", "pods": "110"},
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    })
 }
 
 /// A Ready pod of `web` that was placed at this site.
