@@ -70,7 +70,7 @@ pub async fn press(target: &Target, limits: Limits, seeds: std::ops::Range<u64>)
         .collect();
     bodies.extend(small.iter().cycle().take(CONNECTIONS - bodies.len()).cloned());
     for _ in 0..3 {
-        let answers = target.together(&bodies).await?;
+        let answers = target.together(&bodies, ORDINARY).await?;
         let answered = answers[..ORDINARY].iter().filter(|&&status| status == 200).count();
         ensure!(
             answered == ORDINARY,
@@ -96,7 +96,7 @@ async fn worst(
         target.forget_peak()?;
         let before = memory_kib(target.pid, "VmRSS")?;
         let body = Arc::new(hostile.body(bytes));
-        target.together(&vec![body; at_once]).await?;
+        target.together(&vec![body; at_once], 0).await?;
         let most = memory_kib(target.pid, "VmHWM")?;
         found.push((most.saturating_sub(before), most, hostile));
     }
@@ -132,14 +132,23 @@ impl Target {
         Ok(fs::write(format!("/proc/{}/clear_refs", self.pid), "5")?)
     }
 
-    /// Sends each body on its own connection. Each last byte is sent once all other bytes of all bodies are sent. Returns the
+    /// Sends each body on its own connection. The first ones, `late` in number, begin once the others have begun, because the
+    /// server ends a request that takes long. Each last byte is sent once all other bytes of all bodies are sent. Returns the
     /// status of each answer, or 0 without an answer.
-    async fn together(&self, bodies: &[Arc<Vec<u8>>]) -> Result<Vec<u16>> {
-        let all = Arc::new(Barrier::new(bodies.len()));
-        let clients = bodies.iter().map(|body| {
-            let (target, body, all) = (self.clone(), Arc::clone(body), Arc::clone(&all));
+    async fn together(&self, bodies: &[Arc<Vec<u8>>], late: usize) -> Result<Vec<u16>> {
+        let [others, all] = [(); 2].map(|()| Arc::new(Barrier::new(bodies.len())));
+        let clients = bodies.iter().enumerate().map(|(i, body)| {
+            let (target, body) = (self.clone(), Arc::clone(body));
+            let (others, all) = (Arc::clone(&others), Arc::clone(&all));
             tokio::spawn(async move {
-                let begun = target.begin(&body).await;
+                let begun = if i < late {
+                    others.wait().await;
+                    target.begin(&body).await
+                } else {
+                    let begun = target.begin(&body).await;
+                    others.wait().await;
+                    begun
+                };
                 all.wait().await;
                 match begun {
                     Ok(stream) => end(stream, &body).await.unwrap_or(0),
