@@ -115,6 +115,11 @@ impl Observer {
         if let Some(plan) = publication.plan {
             let age = plan.oldest.map(|since| now.moment.since(since));
             self.metrics.gated_pods.set(count(plan.gated));
+            self.metrics
+                .groups
+                .at(["incomplete"])
+                .set(count(plan.groups.incomplete));
+            self.metrics.groups.at(["waiting"]).set(count(plan.groups.waiting));
             let oldest = age.map_or(0, |age| seconds_before(now, age));
             self.metrics.gated_oldest.set(oldest);
             self.plans.send_replace(Arc::new(plan));

@@ -6,6 +6,7 @@ pub(crate) mod device_classes;
 pub(crate) mod kubeconfig;
 pub mod namespaced_name;
 pub(crate) mod objects;
+pub(crate) mod pod_groups;
 pub(crate) mod raw;
 pub(crate) mod replicas;
 pub(crate) mod volumes;

@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 use edgeward_cluster::engine::{DecisionContext, SharedState};
 use edgeward_cluster::pod_record::GatedPod;
-use edgeward_cluster::queue::{PatchResult, Plan, PlanAction, PlanEntry, Progress};
+use edgeward_cluster::queue::{AT_ONCE, PatchResult, Plan, PlanAction, PlanEntry, Progress};
 use edgeward_decision::config::Config;
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::placement::patch;
 use edgeward_decision::placement::patch::Stamp;
-use edgeward_decision::placement::verdict::Reason;
+use edgeward_decision::placement::verdict::{Reason, Standing};
 use edgeward_decision::pod::Pod;
 use edgeward_kube::units::Now;
 use futures::StreamExt as _;
-use futures::stream::FuturesUnordered;
+use futures::stream::{self, FuturesUnordered};
 use json_patch::PatchOperation;
 use tokio::sync::{Semaphore, watch};
 
@@ -57,14 +57,14 @@ impl Executor {
         loop {
             let plan = Arc::clone(&plans.borrow_and_update());
             let (due, retry_at) = progress.begin(&plan, &self.context.config.load(), self.context.clock.moment());
-            under_way.extend(due.into_iter().map(|entry| self.carry_out(entry, &turn)));
+            under_way.extend(due.into_iter().map(|step| self.carry_out(step, &turn)));
             tokio::select! {
-                Some((entry, outcome)) = under_way.next() => {
+                Some(outcomes) = under_way.next() => for (entry, outcome) in outcomes {
                     if let Some(PatchResult::Refused(error) | PatchResult::Unavailable(error)) = &outcome {
                         self.report(&entry.pod, error, matches!(outcome, Some(PatchResult::Refused(_))));
                     }
                     progress.finish(&entry, outcome, self.context.clock.moment());
-                }
+                },
                 changed = plans.changed() => if changed.is_err() {
                     return;
                 },
@@ -73,36 +73,61 @@ impl Executor {
         }
     }
 
-    /// Reads the pod, decides, and patches it. The outcome is `None` if nothing has to change. Pods ahead in the plan
-    /// keep their room by their claims, so the order of reading does not matter. `turn` admits one decision at a
+    /// Reads the pods of a step and decides, which reserves their room, and then patches them. If a pod of a group cannot be
+    /// placed, none is patched and every reservation is dropped. The outcome is `None` if nothing has to change. Pods ahead
+    /// in the plan keep their room by their claims, so the order of reading does not matter. `turn` admits one decision at a
     /// time, because reviews wait for the ledger's lock as well.
-    async fn carry_out(&self, entry: PlanEntry, turn: &Semaphore) -> (PlanEntry, Option<PatchResult>) {
-        let client = &self.context.client;
-        let change = match pod_patch::read(client, &entry.pod.namespace, &entry.pod.name).await {
+    async fn carry_out(&self, step: Vec<PlanEntry>, turn: &Semaphore) -> Vec<(PlanEntry, Option<PatchResult>)> {
+        let (mut changes, mut outcomes) = (vec![], vec![]);
+        let mut changed = stream::iter(step)
+            .map(|entry| self.change(entry, turn))
+            .buffered(AT_ONCE);
+        while let Some((entry, change)) = changed.next().await {
+            match change {
+                Ok(Some(change)) => changes.push((entry, change)),
+                Ok(None) => outcomes.push((entry, None)),
+                Err(outcome) => {
+                    self.count(UNREAD, &outcome);
+                    outcomes.push((entry, Some(outcome)));
+                }
+            }
+        }
+        // A step of one pod has either an outcome or a change.
+        if !outcomes.is_empty() {
+            outcomes.extend(changes.into_iter().map(|(entry, _)| (entry, None)));
+            return outcomes;
+        }
+        let patched = stream::iter(changes).map(|(entry, change)| self.patch(entry, change));
+        patched.buffered(AT_ONCE).collect().await
+    }
+
+    async fn change(&self, entry: PlanEntry, turn: &Semaphore) -> (PlanEntry, Result<Option<Change>, PatchResult>) {
+        let change = match pod_patch::read(&self.context.client, &entry.pod.namespace, &entry.pod.name).await {
             Ok(pod) => {
                 let _turn = turn.acquire().await;
                 self.decide(entry.clone(), pod).await
             }
             Err(outcome) => Err(outcome),
         };
-        let (reason, outcome) = match change {
-            Ok(None) => return (entry, None),
-            Ok(Some(change)) => {
-                let (pod, operations) = (&entry.pod, &change.operations);
-                let name: [&str; 2] = [&pod.namespace, &pod.name];
-                let outcome = pod_patch::patch(client, name, &pod.resource_version, operations).await;
-                let reason = change.reason.as_str();
-                if matches!(outcome, PatchResult::Changed) {
-                    self.log(&entry, reason, change.site);
-                    change.reserved.into_iter().for_each(Reserved::keep);
-                }
-                (reason, outcome)
-            }
-            Err(outcome) => (UNREAD, outcome),
-        };
+        (entry, change)
+    }
+
+    async fn patch(&self, entry: PlanEntry, change: Change) -> (PlanEntry, Option<PatchResult>) {
+        let (pod, operations) = (&entry.pod, &change.operations);
+        let name: [&str; 2] = [&pod.namespace, &pod.name];
+        let outcome = pod_patch::patch(&self.context.client, name, &pod.resource_version, operations).await;
+        let reason = change.reason.as_str();
+        if matches!(outcome, PatchResult::Changed) {
+            self.log(&entry, reason, change.site);
+            change.reserved.into_iter().for_each(Reserved::keep);
+        }
+        self.count(reason, &outcome);
+        (entry, Some(outcome))
+    }
+
+    fn count(&self, reason: &'static str, outcome: &PatchResult) {
         let changes = &self.context.metrics.gated_pod_changes;
         changes.at([reason, outcome.as_str()]).inc();
-        (entry, Some(outcome))
     }
 
     /// Computes the change to the pod. A decision passes over all nodes, so it runs on a blocking thread. Only the
@@ -199,13 +224,19 @@ fn change_of(pod: &Pod<'_>, entry: &PlanEntry, shared: &Arc<SharedState>, config
         let (read, context) = (OnceCell::new(), DecisionContext { config, id, now });
         let waited = now.moment.since(entry.since);
         let workload = pod.workload((&*gated.namespace).into(), &config.keys);
-        let (verdict, is_reserved) = shared.release(&read, gated, workload, waited, context);
+        let only = entry.together.as_ref().map(|together| &*together.site);
+        let (verdict, is_reserved) = shared.release(&read, gated, workload, waited, only, context);
         let reserved = is_reserved.then(|| Reserved {
             shared: Arc::clone(shared),
             pod: Arc::clone(gated),
             id: Some(id),
         });
+        let has_room = verdict
+            .chosen()
+            .is_some_and(|chosen| chosen.standing() <= Standing::Late);
         action = match PlanAction::of(&verdict) {
+            // Without room for one, the whole group waits.
+            PlanAction::Release if entry.together.is_some() && !has_room => return None,
             PlanAction::Release => {
                 return Some(Change {
                     operations: patch::release(pod, &verdict, config, &stamp)?,

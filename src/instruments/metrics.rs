@@ -136,6 +136,7 @@ metrics! {
     pub moves: Counters<2> = "moves" ["why", "result"] "Evictions of pods for which another site is better";
     pub moves_stopped: Gauge = "moves_stopped" [] "1 while moves are stopped, else 0";
     pub gated_pods: Gauge = "gated_pods" [] "Pods that carry our scheduling gate";
+    pub groups: Gauges<1> = "groups" ["state"] "Groups that start together and wait";
     pub gated_oldest: Gauge = "gated_oldest_timestamp_seconds" [] "When the oldest gated pod was gated, in Unix seconds";
     pub gated_pod_changes: Counters<2> = "gated_pod_changes" ["reason", "result"] "Patches of gated pods";
     pub cached_pods: Gauge = "cached_pods" [] "Pods in the cache";

@@ -29,6 +29,7 @@ use crate::sites::Sites;
 use crate::tls::Service;
 use crate::wan;
 use crate::watch::Cluster;
+use crate::watch::pod_groups::PodGroupApi;
 
 /// The view that decisions read, and the tasks that keep it up to date.
 pub(super) struct View {
@@ -121,6 +122,7 @@ pub(super) async fn view(
         async move { Engine::new(versions.next().await, shared) }
     };
 
+    let pod_groups = |api, known| watched.clone().follow_pod_groups(api, metrics(), known);
     let tasks = vec![
         // Sources send their observations.
         Task::endless("Liqo", liqo.follow(settings, met("liqo"))),
@@ -142,6 +144,12 @@ pub(super) async fn view(
         Task::endless(
             "device classes",
             watched.clone().follow_device_classes(metrics(), met("device classes")),
+        )
+        .on(&thread),
+        Task::endless("pod groups", pod_groups(PodGroupApi::Kubernetes, met("pod groups"))).on(&thread),
+        Task::endless(
+            "coscheduling",
+            pod_groups(PodGroupApi::Coscheduling, met("coscheduling")),
         )
         .on(&thread),
         Task::endless(

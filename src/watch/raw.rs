@@ -28,6 +28,10 @@ impl Gvr {
     pub(crate) const POLICIES: Self = Self::of("edgeward.io", "v1alpha1", "slopolicies");
     pub(crate) const VOLUMES: Self = Self::of("", "v1", "persistentvolumes");
 
+    // Gangs of Kubernetes and coscheduling.
+    pub(crate) const POD_GROUPS: Self = Self::of("scheduling.k8s.io", "v1alpha2", "podgroups");
+    pub(crate) const COSCHEDULING_POD_GROUPS: Self = Self::of("scheduling.x-k8s.io", "v1alpha1", "podgroups");
+
     // Kinds of Liqo.
     pub(crate) const CONNECTIONS: Self = Self::of("networking.liqo.io", "v1beta1", "connections");
     pub(crate) const FOREIGN_CLUSTERS: Self = Self::of("core.liqo.io", "v1beta1", "foreignclusters");

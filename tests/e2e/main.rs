@@ -13,6 +13,7 @@ mod confined;
 mod data;
 mod gated;
 mod golden;
+mod groups;
 mod install;
 mod leader;
 mod liqo;

@@ -172,6 +172,7 @@ pub(crate) fn kustomize_folders_match_chart_values(tools: &Tools) -> Result<()> 
         let mut values = of_source(source);
         values["validation"] = json!({"deny": true, "strictSites": true});
         values["data"]["enabled"] = json!(true);
+        values["podGroups"]["enabled"] = json!(true);
         values["config"]["liqo"]["enabled"] = json!("auto");
         values["config"]["moves"]["enabled"] = json!(true);
         let by_helm = tools.charted(&values)?;
@@ -179,19 +180,21 @@ pub(crate) fn kustomize_folders_match_chart_values(tools: &Tools) -> Result<()> 
         let folders = [
             &*overlay,
             "deploy/data",
+            "deploy/groups",
             "deploy/liqo",
             "deploy/moves",
             "webhook/strict-sites",
         ];
         let mut by_kustomize = tools.kustomized(&folders, &["webhook/deny"], "example.io")?;
         let changed = by_helm.iter().filter(|(key, object)| plain.get(*key) != Some(*object));
-        // The thirteen changes: the configuration with its new name and the Deployment that mounts it; the policy's binding; two
-        // policies with their bindings; three ClusterRoles and their bindings.
-        ensure!(changed.count() == 13, "{source}");
+        // The fifteen changes: the configuration with its new name and the Deployment that mounts it; the policy's binding; two
+        // policies with their bindings; four ClusterRoles and their bindings.
+        ensure!(changed.count() == 15, "{source}");
         // These folders set no label. The chart labels all objects.
         for object in by_kustomize.values_mut() {
             let own = [
                 "edgeward-data",
+                "edgeward-groups",
                 "edgeward-liqo",
                 "edgeward-moves",
                 "edgeward-confine-evictions",

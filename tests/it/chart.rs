@@ -126,6 +126,7 @@ fn chart_files_link_to_kustomize_manifests() {
         "deploy/base",
         "deploy/crds",
         "deploy/data",
+        "deploy/groups",
         "deploy/liqo",
         "deploy/monitoring",
         "deploy/moves",

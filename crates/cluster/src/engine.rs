@@ -17,6 +17,7 @@ use crate::queue::{Plan, Waitlist};
 use crate::volumes::VolumeCache;
 use edgeward_decision::config::Config;
 use edgeward_decision::model::decision_id::DecisionId;
+use edgeward_decision::model::group::PodGroups;
 use edgeward_decision::model::scores::Profiles;
 use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::model::snapshot::Snapshot;
@@ -86,6 +87,7 @@ pub struct Engine {
     reported_moves: Option<Moment>,
     volumes: VolumeCache,
     profiles: Arc<Profiles>,
+    pod_groups: Arc<PodGroups>,
     /// The node faults that were last reported.
     faults: Vec<NodeFault>,
     effects: Vec<Effect>,
@@ -102,6 +104,7 @@ impl Engine {
             reported_moves: None,
             volumes: VolumeCache::default(),
             profiles: Arc::default(),
+            pod_groups: Arc::default(),
             faults: vec![],
             effects: vec![],
         }
@@ -177,6 +180,14 @@ impl Engine {
                 self.cache.configure(Arc::clone(config));
             }
             Change::Claim(..) | Change::Volume(..) | Change::StorageClass(..) => self.volumes.apply(change),
+            Change::PodGroups(api, sizes) => {
+                let groups = Arc::make_mut(&mut self.pod_groups);
+                match sizes {
+                    Some(sizes) => groups.insert(api, Arc::clone(sizes)),
+                    None => groups.remove(api),
+                };
+                self.waitlist.reconsider();
+            }
             Change::Profiles(profiles) => self.profiles = Arc::clone(profiles),
             Change::ListBegan(kind) => {
                 self.cache.list_began(*kind);
@@ -254,6 +265,7 @@ impl Engine {
         let mut snapshot = self.cache.publish(now.moment);
         // Profiles rank good sites, and a gated pod has none, so they do not make a plan necessary.
         snapshot.profiles = Arc::clone(&self.profiles);
+        snapshot.pod_groups = Arc::clone(&self.pod_groups);
         let ttl = self.cache.config().telemetry_ttl;
         let listed_as_of = self.cache.listed_as_of(Kind::OF_DATA);
         let is_stale = listed_as_of.is_some_and(|as_of| now.moment.since(as_of) > ttl);
@@ -321,6 +333,7 @@ impl Engine {
             self.waitlist.plan(snapshot, &ledger, config, is_managed, now)
         });
         snapshot.queue_claims = self.waitlist.claims();
+        snapshot.gated_members = self.waitlist.members();
         plan
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use edgeward_decision::model::decision_id::DecisionId;
+use edgeward_decision::model::group::Membership;
 use edgeward_decision::model::remote_room::Start;
 use edgeward_decision::model::slo::{Class, Slo, SloFault};
 use edgeward_decision::model::workload::Workload;
@@ -49,6 +50,10 @@ pub struct PodRecord {
     pub may_preempt: bool,
     /// `spec.terminationGracePeriodSeconds` of a pod without an SLO. Such a pod may be a placeholder.
     pub placeholder_grace: Option<Micros>,
+    /// The pod's group, if it has one.
+    pub membership: Option<Arc<Membership>>,
+    /// Whether the pod's controller spreads its pods over sites.
+    pub spreads: bool,
     /// Class and SLO priority, if the pod states a class.
     pub slo: Option<(Class, u8)>,
     /// Phase of the pod's life.

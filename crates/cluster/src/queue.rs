@@ -3,6 +3,7 @@
 //! Every replica keeps this list and makes the same plan from the same snapshot. The plan's claims keep room for pods that
 //! are ahead. One replica carries the plan out.
 
+mod groups;
 mod planning;
 mod progress;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use crate::cache::RoomDelta;
 use crate::pod_record::GatedPod;
 use edgeward_decision::config::Config;
+use edgeward_decision::model::group::{Members, Membership};
 use edgeward_decision::model::queue_claims::QueueClaims;
 use edgeward_decision::model::slo::Class;
 use edgeward_decision::model::snapshot::Snapshot;
@@ -22,8 +24,10 @@ use edgeward_decision::placement::ledger::Ledger;
 use edgeward_decision::placement::verdict::{Action, Reason, Verdict};
 use edgeward_kube::node::NodeId;
 use edgeward_kube::units::{Micros, Moment, Now};
+use groups::GroupKey;
 use planning::{Planning, Purse, purses};
 
+pub use groups::GroupCounts;
 pub use progress::{AT_ONCE, PatchResult, Progress};
 
 /// How long a pod waits for room before it claims the node that comes closest to having it.
@@ -92,9 +96,26 @@ pub struct PlanEntry {
     pub since: Moment,
     /// The action for the pod.
     pub action: PlanAction,
+    /// The group that is released together, and the pod's site.
+    pub together: Option<Together>,
+}
+
+/// A part of the release of a whole group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Together {
+    /// Namespace and name of the group.
+    pub group: Arc<str>,
+    /// The site where the plan places the pod.
+    pub site: Arc<str>,
 }
 
 impl PlanEntry {
+    /// Whether both pods are released together.
+    pub fn is_of_one_step(&self, other: &Self) -> bool {
+        let group = |entry: &Self| entry.together.as_ref().map(|together| Arc::clone(&together.group));
+        group(self).is_some() && group(self) == group(other)
+    }
+
     /// Whether the pod stays gated.
     pub fn is_update(&self) -> bool {
         matches!(self.action, PlanAction::UpdateReason(_))
@@ -124,6 +145,8 @@ pub struct Plan {
     pub oldest: Option<Moment>,
     /// The number of decisions that the plan took.
     pub decisions: usize,
+    /// Groups that start together and wait.
+    pub groups: GroupCounts,
 }
 
 impl PlanAction {
@@ -145,6 +168,8 @@ type Unfinished = HashMap<(Box<str>, bool), QueueKey>;
 #[derive(Debug, Default)]
 pub struct Waitlist {
     pods: HashMap<Arc<str>, Entry>,
+    /// The pods by their groups.
+    members: Arc<Members>,
     /// Whether the last plan is out of date.
     changed: bool,
     /// When the passing of time makes the plan out of date.
@@ -177,6 +202,8 @@ impl Waitlist {
     /// so a user who may write annotations cannot extend it.
     pub fn apply(&mut self, pod: Arc<GatedPod>, now: Now) {
         let old = self.pods.remove(&pod.uid);
+        old.iter().for_each(|old| self.count_member(&old.pod.clone(), -1));
+        self.count_member(&pod, 1);
         let unchanged = old.as_ref().filter(|old| old.pod.workload == pod.workload);
         let without_site = unchanged.and_then(|old| old.without_site);
         let first_seen = old.as_ref().map_or(now.moment, |old| old.first_seen);
@@ -207,14 +234,29 @@ impl Waitlist {
 
     /// Removes a pod that is gone or no longer carries edgeward's gate.
     pub fn delete(&mut self, uid: &str) {
-        self.changed |= self.pods.remove(uid).is_some();
+        if let Some(gone) = self.pods.remove(uid) {
+            self.count_member(&gone.pod, -1);
+            self.changed = true;
+        }
     }
 
     /// Keeps the pods that still exist.
     pub fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
-        let before = self.pods.len();
-        self.pods.retain(|uid, _| is_there(uid));
-        self.changed |= self.pods.len() < before;
+        let gone: Vec<_> = self.pods.keys().filter(|uid| !is_there(uid)).cloned().collect();
+        gone.iter().for_each(|uid| self.delete(uid));
+    }
+
+    /// Changes the number of gated pods of the pod's group.
+    fn count_member(&mut self, pod: &GatedPod, by: i64) {
+        let membership = pod.workload.as_ref().and_then(Workload::membership);
+        if let Some(membership) = membership {
+            Arc::make_mut(&mut self.members).change(&pod.namespace, membership, by);
+        }
+    }
+
+    /// The gated pods by their groups.
+    pub fn members(&self) -> Arc<Members> {
+        Arc::clone(&self.members)
     }
 
     /// Requests a plan because something other than the pods, the nodes or the time changed.
@@ -228,10 +270,12 @@ impl Waitlist {
         self.pods.values_mut().for_each(|entry| entry.without_site = None);
     }
 
-    /// Whether any pod has required affinity to other pods.
+    /// Whether where other pods run matters to any pod: it has required affinity to them, or a group.
     fn waits_for_pods(&self) -> bool {
         let workloads = self.pods.values().filter_map(|entry| entry.pod.workload.as_ref());
-        workloads.into_iter().any(|workload| !workload.near.is_empty())
+        workloads
+            .into_iter()
+            .any(|workload| !workload.near.is_empty() || workload.membership().is_some())
     }
 
     /// Discards the last plan because nodes or the order of pods may be different. The next plan is made without a pause.
@@ -328,13 +372,23 @@ impl Waitlist {
             unplaceable: HashMap::new(),
             without_site: vec![],
             entries: vec![],
+            groups: GroupCounts::default(),
+            due: None,
             decisions: 0,
             comparisons: 0,
         };
-        in_order.iter().for_each(|planned| planning.consider(planned));
+        let mut groups = groups::groups(&in_order);
+        for planned in &in_order {
+            // A group is considered at the place of its first pod.
+            match planned.group() {
+                None => planning.consider(planned),
+                Some(key) => planning.consider_group(&groups.remove(&key).unwrap_or_default()),
+            }
+        }
         planning.consider_alone(&alone, &is_managed);
         let (purses, claims, without_site) = (planning.purses, planning.claims, planning.without_site);
         let (entries, decisions, comparisons) = (planning.entries, planning.decisions, planning.comparisons);
+        let (groups, group_due) = (planning.groups, planning.due);
         let next =
             |((namespace, is_overdue), purse): (_, Purse)| Some(((Box::from(namespace), is_overdue), purse.next?));
         self.unfinished = purses.into_iter().filter_map(next).collect();
@@ -349,7 +403,7 @@ impl Waitlist {
         let is_ours = |entry: &Entry| is_managed(&entry.pod.namespace);
         let moments = self.pods.values();
         let moments = moments.flat_map(|entry| entry.moments(snapshot, config, is_ours(entry)));
-        self.due = moments.filter(|at| *at > now.moment).min();
+        self.due = moments.filter(|at| *at > now.moment).chain(group_due).min();
         let is_limited = |entry: &&Entry| !entry.pod.waited_for_others() && !entry.pod.waits_for_site();
         let ours = self.pods.values().filter(is_limited);
         Plan {
@@ -357,6 +411,7 @@ impl Waitlist {
             gated: self.pods.len(),
             oldest: ours.map(|entry| entry.since).min(),
             decisions,
+            groups,
         }
     }
 
@@ -376,14 +431,18 @@ impl Waitlist {
                     let is_late = is_late(workload, snapshot, config, now.since(entry.since));
                     let age = Age::of(&entry.pod, config, now.since(entry.since), is_late);
                     let known = entry.known_reason(age);
+                    let group = workload.membership();
+                    let size = group.and_then(|group| snapshot.size_of(&entry.pod.namespace, group));
                     let cost = || cost(workload, snapshot) + snapshot.node_count();
                     in_order.push(Planned {
                         queue_key: entry.pod.queue_key_of(workload, config).late(is_late),
                         entry,
+                        since: entry.since,
                         workload,
                         age,
                         purse: (&entry.pod.namespace, age.is_overdue),
                         known,
+                        size,
                         cost: if known.is_some() { 0 } else { cost() },
                     });
                 }
@@ -397,17 +456,50 @@ impl Waitlist {
 }
 
 /// A gated pod with a place in the plan.
+#[derive(Clone, Copy)]
 struct Planned<'p> {
     queue_key: QueueKey,
     entry: &'p Entry,
+    /// Since when the pod counts as gated.
+    since: Moment,
     workload: &'p Workload<'static>,
     age: Age,
     /// The purse that pays for the pod: its namespace, and whether the pod is past its limit.
     purse: (&'p str, bool),
     /// Why the pod waits, if that is known without a decision.
     known: Option<Reason>,
+    /// The number of pods of its group that start together.
+    size: Option<u32>,
     /// The most comparisons that a decision takes.
     cost: usize,
+}
+
+impl<'p> Planned<'p> {
+    /// The group with which the pod starts together.
+    fn group(&self) -> Option<GroupKey<'p>> {
+        self.size?;
+        let membership = self.workload.membership()?;
+        Some((&self.entry.pod.namespace, &membership.group))
+    }
+
+    fn is_of_gang(&self) -> bool {
+        self.workload.membership().is_some_and(|membership| membership.is_gang)
+    }
+
+    /// The pod's namespace and group.
+    fn member(&self) -> Option<(Box<str>, Arc<Membership>)> {
+        let membership = self.workload.membership()?;
+        Some((self.entry.pod.namespace.clone(), Arc::clone(membership)))
+    }
+
+    /// The pod as if it were gated since then and past its limit.
+    fn overdue_since(&self, since: Moment) -> Self {
+        let age = Age {
+            is_overdue: true,
+            ..self.age
+        };
+        Self { since, age, ..*self }
+    }
 }
 
 /// The stages of a gated pod's age that matter to its decision.

@@ -2,6 +2,7 @@
 
 pub mod decision_id;
 pub mod endpoint;
+pub mod group;
 pub mod link;
 pub mod liqo;
 pub mod priority_caps;

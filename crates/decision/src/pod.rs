@@ -1,6 +1,7 @@
 //! A pod as the decision reads it: its Kubernetes fields, and the annotations that a policy gives it. It produces a
 //! [`Workload`].
 
+mod group;
 mod hints;
 
 use std::borrow::Cow;
@@ -97,6 +98,7 @@ impl<'a> Pod<'a> {
             volume_claims: self.volume_claims(),
             left_behind: self.spec.left_behind(),
             active_deadline: self.spec.active_deadline_seconds.map(pod::seconds),
+            spread_keys: self.spread_keys(),
             runtime_class: self.spec.names_runtime_class(),
             priority: self.spec.priority.unwrap_or(0),
             may_preempt: self.spec.may_preempt(),
@@ -154,11 +156,15 @@ impl<'a> Pod<'a> {
         }
     }
 
-    /// Reads the management label and the SLO, from the pod's own and its inherited annotations.
+    /// Reads the management label, the SLO and the group, from the pod's own and its inherited annotations.
     pub fn slo(&self, keys: &Keys) -> (Management, Option<Intent>) {
         let inherited = self.inherited.iter().map(|(key, value)| (&**key, &**value));
         let own = self.annotations().into_iter().flat_map(StringMap::iter);
-        slo::parse(own.chain(inherited), self.label(&keys.managed), keys)
+        let (management, mut intent) = slo::parse(own.chain(inherited), self.label(&keys.managed), keys);
+        if let Some(intent) = &mut intent {
+            self.complete_group(intent);
+        }
+        (management, intent)
     }
 
     fn stated_placement(&self, keys: &Keys) -> Option<StatedPlacement<'a>> {

@@ -59,6 +59,7 @@ pub fn reservation(id: u128, node: u32, millicores: i64) -> Reservation {
         node: NodeId(node),
         amount: cpu(millicores),
         labels: "".into(),
+        membership: None,
         priority: 0,
         releases: None,
     }

@@ -245,6 +245,11 @@ pub fn is_subdomain(name: &str) -> bool {
         })
 }
 
+/// Whether `name` is a DNS label. Source: `apimachinery/pkg/util/validation.IsDNS1123Label`.
+pub fn is_dns_label(name: &str) -> bool {
+    name.len() <= 63 && !name.contains('.') && is_subdomain(name)
+}
+
 /// Whether `value` is a valid value of a label or taint: at most 63 of `[A-Za-z0-9_.-]`, alphanumeric at both ends. An
 /// empty value is valid. Source: `apimachinery/pkg/util/validation.IsValidLabelValue`.
 pub fn is_label_value(value: &str) -> bool {

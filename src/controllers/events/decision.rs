@@ -30,6 +30,8 @@ edgeward_kube::words! {
         InvalidSlo = "InvalidSlo",
         /// The pod was placed where it is not expected to meet its SLO.
         SloAtRisk = "SloAtRisk",
+        /// The pod was placed farther from pods of its group than it allows.
+        FarFromGroup = "FarFromGroup",
         /// kube-scheduler finds no node for the pod, but another site would take it.
         Unschedulable = "Unschedulable",
         /// The API server refuses our change to the pod, so the gate stays.
@@ -51,7 +53,7 @@ impl PodReason {
             Self::Gated => ["Normal", "Gate"],
             Self::Released => ["Normal", "Release"],
             Self::InvalidSlo => ["Warning", "ReadSlo"],
-            Self::SloAtRisk => ["Warning", "Place"],
+            Self::SloAtRisk | Self::FarFromGroup => ["Warning", "Place"],
             Self::Unschedulable => ["Warning", "Recheck"],
             Self::ReleaseRefused => ["Warning", "Release"],
             Self::Moved => ["Normal", "Move"],
@@ -160,6 +162,12 @@ pub(super) fn events_of(observed: &ObservedDecision, now: Timestamp) -> Vec<PodE
         let consequence = "decided as if it had no time bound and might not leave the edge";
         add(PodReason::InvalidSlo, format!("{consequence}: {faults}"));
     }
+    if let Some(far) = far_from_group(observed) {
+        add(
+            PodReason::FarFromGroup,
+            format!("at {place}, farther from its group than it allows: {far}"),
+        );
+    }
     let is_at_risk = ["_best_effort", "_fail_soft"].iter().any(|end| reason.ends_with(end));
     if is_at_risk || reason == "released_timeout" {
         let what = format!("may miss its SLO at {place}");
@@ -185,9 +193,20 @@ fn note(observed: &ObservedDecision, what: &str) -> String {
         let _ = write!(text, "; RTT {rtt} ms");
     }
     for (site, entry) in explained.iter().flatten() {
-        let _ = write!(text, "; {site}: {}", assessment(entry));
+        let _ = match entry {
+            Value::String(pods) if site == explain::GROUP_PODS => write!(text, "; {pods} pods of its group exist"),
+            entry => write!(text, "; {site}: {}", assessment(entry)),
+        };
     }
     text
+}
+
+/// The distance from the pod's site to its group that is exceeded, by the explanation.
+fn far_from_group(observed: &ObservedDecision) -> Option<String> {
+    let (site, _) = observed.site.as_ref()?;
+    let explained: Value = serde_json::from_str(observed.decided.explain.as_deref()?).ok()?;
+    let far = explained[site]["far"].as_object()?;
+    Some(sentences::details(far).join(", "))
 }
 
 /// Summarizes one site's outcome for the pod. Reads the short and the full form of the explanation.
@@ -236,13 +255,16 @@ pub fn in_words(reason: &str) -> String {
         "edge_no_capacity" => "the edge is full and no cloud is suitable",
         "edge_best_effort" => "the edge misses its time and no cloud does better",
         "edge_fail_soft" => "the edge misses its time, which its priority accepts",
-        "cloud_profile" => "several sites are good, and its performance profile prefers this cloud",
+        "cloud_profile" => "several sites are good, and its performance profile or its group prefers this cloud",
         "cloud_edge_no_capacity" => "the edge has no room, and this cloud meets its time",
         "cloud_edge_deadline_missed" => "the edge misses its time, and this cloud meets it",
         "cloud_best_effort" => "no site meets its time, and this cloud comes closer",
         "cloud_pinned_by_pod" => "its own constraints, sites, traits or data leave only the cloud",
         "held_no_capacity" => "no site is good for it now; it waits behind edgeward's scheduling gate",
         "held_site_away" => "no site can run it at present; it waits behind edgeward's scheduling gate",
+        "held_group" => {
+            "pods of its group are missing, or no site suits the group now; it waits behind edgeward's scheduling gate"
+        }
         "held_foreign_gate" => "it is decided when the other scheduling gates are gone",
         "released_timeout" => "it was gated for as long as it may be, and no site was good",
         _ => return reason.replace('_', " "),

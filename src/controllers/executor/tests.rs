@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use edgeward_cluster::queue::AT_ONCE;
+use edgeward_cluster::queue::Together;
 use edgeward_decision::testkit;
 use edgeward_kube::units::{Micros, Moment};
 use http::Method;
@@ -145,9 +145,28 @@ impl Server {
             pod,
             since: self.clock.moment(),
             action,
+            together: None,
         };
         self.plan.send_replace(Arc::new(Plan {
             entries: steps.into_iter().map(step).collect(),
+            ..Plan::default()
+        }));
+    }
+
+    /// Replaces the plan by the release of these pods together, at the edge.
+    fn plan_together(&self, pods: impl Iterator<Item = Arc<GatedPod>>) {
+        let together = Together {
+            group: "shop/g".into(),
+            site: "edge".into(),
+        };
+        let entry = |pod| PlanEntry {
+            pod,
+            since: self.clock.moment(),
+            action: PlanAction::Release,
+            together: Some(together.clone()),
+        };
+        self.plan.send_replace(Arc::new(Plan {
+            entries: pods.map(entry).collect(),
             ..Plan::default()
         }));
     }
@@ -395,4 +414,33 @@ async fn deciding_a_release_does_not_block_the_only_worker() {
     let had_turn = gate_ledger(&server.shared);
     server.plan(vec![(gated_pod(0), PlanAction::Release)]);
     assert!(had_turn.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn group_is_released_whole_or_not_at_all() {
+    let differs: [fn(&mut Value); 3] = [
+        |_| {},
+        |pod| {
+            if pod["metadata"]["name"] == "p9" {
+                pod["metadata"]["resourceVersion"] = json!("8");
+            }
+        },
+        // The edge has 9 cores.
+        |pod| pod["spec"]["containers"] = json!([{"resources": {"requests": {"cpu": "1"}}}]),
+    ];
+    for (differs, patched, reserved) in [(differs[0], 12, 12), (differs[1], 0, 0), (differs[2], 0, 0)] {
+        let server = Server::start(
+            Answers {
+                differs,
+                ..Answers::patch(200)
+            },
+            vec![],
+        );
+        server.plan_together((0..12).map(gated_pod));
+        // A group may have more pods than are read at once.
+        let patches = server.patched_within(1).await;
+        assert_eq!(patches.iter().filter(|patch| is_placement(patch)).count(), patched);
+        assert_eq!(server.shared.ledger().open(), reserved);
+        assert!(server.read_at_once.load(Ordering::Relaxed) <= AT_ONCE);
+    }
 }

@@ -58,6 +58,7 @@ fn every_metric_touched() -> String {
     metrics.wan_probes.at(["cloud", "icmp://gw", "answered"]);
     metrics.config_version(7);
     metrics.config_faults(["explain"].into_iter());
+    metrics.groups.at(["waiting"]);
     metrics.prometheus_queries.at(["wanRttSeconds", "ok"]);
     metrics.encode()
 }

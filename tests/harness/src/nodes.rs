@@ -161,6 +161,13 @@ impl<'run> Nodes<'run> {
         self.node(suffix, self.selector("cloud"), taint, everything())
     }
 
+    /// Creates a node of this cloud with this much CPU, and waits until it is Ready.
+    pub fn node_of_cloud(&self, site: &str, suffix: &str, cpu: &str) -> Result<String> {
+        let taint = json!({"key": "cloud", "value": "cloud", "effect": "NoSchedule"});
+        let resources = json!({"cpu": cpu, "memory": "64Gi", "pods": "110"});
+        self.node(suffix, self.selector(site), taint, resources)
+    }
+
     fn node(&self, suffix: &str, labels: Value, taint: Value, resources: Value) -> Result<String> {
         let name = format!("{}-{suffix}", self.name);
         self.kubectl.create(&node(&name, labels, json!([taint]), resources))?;

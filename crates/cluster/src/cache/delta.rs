@@ -51,7 +51,7 @@ impl RoomDelta {
         if !Arc::ptr_eq(&old.nodes, &new.nodes) {
             self.compare_nodes(&old.nodes, &new.nodes);
         }
-        self.pods |= old.labelled != new.labelled;
+        self.pods |= old.labelled != new.labelled || old.members != new.members;
         let link = |site: &Site| {
             let fresh = site.link.filter(|link| now.since(link.as_of) <= ttl);
             fresh.map(|link| (link.state, link.rtt.is_some()))

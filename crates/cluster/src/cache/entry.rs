@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::pod_record::{Member, Phase, Placement, StuckPod};
+use edgeward_decision::model::group::Membership;
 use edgeward_decision::model::remote_room::Start;
 use edgeward_decision::model::slo::Class;
 use edgeward_kube::node::{NodeId, Placeholder, Termination};
@@ -31,6 +32,9 @@ pub(super) struct PodEntry {
     pub(super) may_preempt: bool,
     pub(super) placeholder_grace: Option<Micros>,
     pub(super) slo: Option<(Class, u8)>,
+    pub(super) membership: Option<Arc<Membership>>,
+    /// Whether the pod's controller spreads its pods over sites.
+    pub(super) spreads: bool,
     pub(super) phase: Phase,
     pub(super) gated: bool,
     pub(super) terminating: Option<Termination>,
@@ -151,4 +155,6 @@ pub(super) struct Counted {
     pub(super) stays: bool,
     /// Whether the pod counts by its labels.
     pub(super) lives: bool,
+    /// Whether the pod counts for its group.
+    pub(super) is_member: bool,
 }

@@ -182,6 +182,8 @@ impl Cache {
             may_preempt: record.may_preempt,
             placeholder_grace: record.placeholder_grace,
             slo: record.slo,
+            membership: record.membership.clone(),
+            spreads: record.spreads,
             phase: record.phase,
             gated: record.gated,
             terminating: None,

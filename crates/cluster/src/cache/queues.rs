@@ -118,6 +118,9 @@ impl Cache {
         if let (true, Some(labels)) = (counted.lives, &entry.labels) {
             Arc::make_mut(&mut site.site.labelled).change(namespace, labels, by);
         }
+        if let (true, Some(membership)) = (counted.is_member, &entry.membership) {
+            Arc::make_mut(&mut site.site.members).change(namespace, membership, by);
+        }
     }
 
     /// Counts every pod again if a change of nodes or namespaces may count it elsewhere. Cost: a pass over all pods.
@@ -148,15 +151,29 @@ impl Cache {
         let is_witness = is_at_cloud && matches!(entry.start, Start::Refused(Some(_)));
         let waits = unbound.is_some_and(Unbound::is_in_queue) || is_witness;
         let is_in_queue = waits && entry.is_pending() && self.managed.contains(namespace);
+        // A gang is refused while members are missing, which says nothing about the site.
+        let is_gang = entry.membership.as_ref().is_some_and(|membership| membership.is_gang);
         let cap = |stated| self.config.priority_caps.cap(namespace, stated);
         let group = entry.slo.filter(|_| is_in_queue);
+        let is_live = is_active && !is_terminating;
+        let spreads = self.config.site_policy == SitePolicy::Spread || entry.spreads;
+        let has_place = |membership| self.sites[site].site.members.has_place_for(namespace, membership);
+        let was_member = entry
+            .counted
+            .is_some_and(|counted| counted.is_member && counted.site == site);
+        let is_member = entry
+            .membership
+            .as_ref()
+            .is_some_and(|membership| was_member || has_place(membership));
         Some(Counted {
             site,
             group: group.map(|(class, stated)| (class, entry.priority, cap(stated))),
-            closes: is_at_cloud && entry.start == Start::Refused(None) || unbound.is_some_and(Unbound::closes_site),
+            closes: !is_gang
+                && (is_at_cloud && entry.start == Start::Refused(None) || unbound.is_some_and(Unbound::closes_site)),
             is_witness,
-            stays: is_active && !is_terminating && self.config.site_policy == SitePolicy::Spread,
+            stays: is_live && spreads,
             lives: is_active && !unbound.is_some_and(Unbound::is_refused),
+            is_member: is_live && is_member,
         })
     }
 

@@ -10,6 +10,7 @@ use edgeward_decision::config::Config;
 use edgeward_decision::model::link::Link;
 use edgeward_decision::model::liqo::Liqo;
 use edgeward_decision::model::scores::Profiles;
+use edgeward_decision::model::snapshot::ByNamespace;
 use edgeward_decision::model::volumes::{ClaimRecord, ClassRecord};
 use edgeward_kube::constraints::VolumeAffinity;
 use edgeward_kube::node::Node;
@@ -33,6 +34,8 @@ pub enum Change {
     Liqo(Option<Arc<Liqo>>),
     /// The extended resources that DeviceClasses serve.
     ByClaim(BTreeSet<Box<str>>),
+    /// The sizes of the PodGroups of an API; `None` if it is not served, or may not be read.
+    PodGroups(&'static str, Option<Arc<ByNamespace<u32>>>),
     /// The claim with this namespace and name; `None` if it is gone.
     Claim([Box<str>; 2], Option<ClaimRecord>),
     /// The affinity of the volume with this name; `None` if none is kept, or the volume is gone.

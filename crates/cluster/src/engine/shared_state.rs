@@ -98,7 +98,8 @@ impl SharedState {
         verdict
     }
 
-    /// Decides once more about a gated pod, and reserves its room if it is placed. Returns the verdict, and whether room
+    /// Decides once more about a gated pod, and reserves its room if it is placed. A pod that is released with its group may
+    /// only be placed at the site that the plan gives it. Returns the verdict, and whether room
     /// was reserved.
     pub fn release<'s>(
         &self,
@@ -106,6 +107,7 @@ impl SharedState {
         gated: &GatedPod,
         workload: Workload<'_>,
         waited: Micros,
+        only: Option<&str>,
         context: DecisionContext<'_>,
     ) -> (Verdict<'s>, bool) {
         let DecisionContext { config, id, now } = context;
@@ -123,7 +125,7 @@ impl SharedState {
                 gated.queue_key_of(&workload, config).late(is_late)
             }
         };
-        let room = Room::new(snapshot, &ledger, queue_key, &workload.namespace);
+        let room = Room::new(snapshot, &ledger, queue_key, &workload.namespace).only_at(only);
         let verdict = decide(&workload, &room, config, now);
         assume_volumes(&mut ledger, &workload, &verdict, snapshot, now);
         let reservation = verdict.site().zip(verdict.node).map(|(site, node)| Reservation {

@@ -134,7 +134,7 @@ pub(super) fn stays_free(site: &Site, coming: &Amounts, view: &View<'_>) -> bool
     })
 }
 
-/// The snapshot without the pod: its charge, and its part of the counts by controller and by labels. Cost: a copy of the list
+/// The snapshot without the pod: its charge, and its part of the counts by controller, labels and group. Cost: a copy of the list
 /// of the site's nodes.
 fn without(pod: &Seen, workload: &Workload<'_>, snapshot: &Snapshot) -> Snapshot {
     let mut snapshot = snapshot.clone();
@@ -147,6 +147,14 @@ fn without(pod: &Seen, workload: &Workload<'_>, snapshot: &Snapshot) -> Snapshot
         let node = Arc::make_mut(node);
         node.charges.used = node.charges.used.less(&pod.request);
         node.charges.pods -= 1;
+    }
+    if let Some(membership) = workload.membership()
+        && site
+            .members
+            .of(&pod.namespace, &membership.group)
+            .any(|(member, _)| member == membership)
+    {
+        Arc::make_mut(&mut site.members).change(&pod.namespace, membership, -1);
     }
     let counted = [
         (&mut site.pods_of, pod.controller.as_deref()),

@@ -210,6 +210,8 @@ fn record_with(pod: &Pod<'_>, status: &Status<'_>, intent: Option<&Intent>, keys
         priority: pod.spec.priority.unwrap_or(0),
         may_preempt: pod.spec.may_preempt(),
         placeholder_grace: intent.is_none().then(|| pod.spec.grace()),
+        membership: intent.and_then(|intent| intent.membership.clone()),
+        spreads: intent.is_some_and(|intent| intent.spreads),
         slo: intent
             .filter(|intent| intent.class_known)
             .map(|intent| (intent.slo.class, intent.slo.priority)),

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::queue::{
-    Age, Entry, NAMESPACE_DELAY, PER_POD, PlanAction, PlanEntry, Planned, Unfinished, WAIT_BEFORE_CLAIM,
+    Age, Entry, GroupCounts, NAMESPACE_DELAY, PER_POD, PlanAction, PlanEntry, Planned, Together, Unfinished,
+    WAIT_BEFORE_CLAIM,
 };
 use edgeward_decision::config::Config;
 use edgeward_decision::model::queue_claims::{QueueClaim, QueueClaims};
@@ -16,7 +17,7 @@ use edgeward_decision::placement::ledger::Ledger;
 use edgeward_decision::placement::room::Room;
 use edgeward_decision::placement::verdict::{Action, Assessment, Reason, Standing, Verdict};
 use edgeward_kube::node::{Node, NodeId};
-use edgeward_kube::units::{Micros, Now};
+use edgeward_kube::units::{Micros, Moment, Now};
 
 /// The budget of a plan for the pods of one namespace, either within their limit or past it. A namespace that exhausts it
 /// delays only its own pods.
@@ -74,6 +75,10 @@ pub(super) struct Planning<'p> {
     /// Pods for which no site is possible, by uid, with whether they are past their limit, and the reason.
     pub(super) without_site: Vec<(Arc<str>, (bool, Reason))>,
     pub(super) entries: Vec<PlanEntry>,
+    /// Groups that wait.
+    pub(super) groups: GroupCounts,
+    /// When the next group reaches its limit.
+    pub(super) due: Option<Moment>,
     pub(super) decisions: usize,
     /// The comparisons that the plan took so far.
     pub(super) comparisons: usize,
@@ -88,17 +93,17 @@ impl<'p> Planning<'p> {
                 self.comparisons = self.comparisons.saturating_add(PER_POD);
                 let is_overdue = self.now.moment.since(entry.since) >= entry.pod.longest(self.config);
                 if is_overdue && !entry.pod.has_other_gates && !self.ledger.releases(&entry.pod.uid) {
-                    self.add_entry(entry, PlanAction::Release);
+                    self.push(entry, entry.since, PlanAction::Release, None);
                 }
             } else if self.now.moment.since(entry.first_seen) >= NAMESPACE_DELAY {
-                self.add_entry(entry, PlanAction::RemoveGate(Reason::NotManaged));
+                self.push(entry, entry.since, PlanAction::RemoveGate(Reason::NotManaged), None);
             }
         }
     }
 
     /// Decides about this pod if its purse is not exhausted.
     pub(super) fn consider(&mut self, planned: &Planned<'p>) {
-        let (entry, age, queue_key) = (planned.entry, planned.age, planned.queue_key);
+        let (entry, age) = (planned.entry, planned.age);
         self.comparisons = self.comparisons.saturating_add(PER_POD);
         if let Some(reason) = planned.known {
             self.update_reason(entry, reason);
@@ -108,38 +113,56 @@ impl<'p> Planning<'p> {
         if self.ledger.releases(&entry.pod.uid) {
             return;
         }
-        let Some(purse) = self.purses.get_mut(&planned.purse) else {
-            return;
-        };
-        if purse.from.is_some_and(|from| queue_key < from) {
-            // The pod keeps the result of the last plan until the pods behind it have been considered.
-            if let Some(claim) = self.before.of(&entry.pod.uid) {
-                self.claims.add(claim.clone());
-                if claim.has_room {
-                    self.add_entry(entry, PlanAction::Release);
-                } else {
-                    self.claims.leave_waiting(queue_key);
-                    self.claimed_nodes.insert(claim.node);
-                }
-            }
+        if self.is_earlier(planned) {
+            self.keep_last(planned);
             return;
         }
         let kind = (kind_of(planned.workload, self.snapshot), age);
         if let Some((reason, has_no_site)) = self.unplaceable.get(&kind).copied() {
             self.go_on_waiting(entry, age, reason, has_no_site);
-        } else if purse.left == 0 {
-            purse.next.get_or_insert(queue_key);
-        } else {
-            purse.left = purse.left.saturating_sub(planned.cost);
-            self.comparisons = self.comparisons.saturating_add(planned.cost);
+        } else if self.pay(planned, planned.cost) {
             self.decide(planned, kind);
+        }
+    }
+
+    /// Whether the pod comes before the point where this plan continues.
+    pub(super) fn is_earlier(&self, planned: &Planned<'p>) -> bool {
+        let from = self.purses.get(&planned.purse).and_then(|purse| purse.from);
+        from.is_some_and(|from| planned.queue_key < from)
+    }
+
+    /// Takes the comparisons from the pod's purse. False if it is exhausted; the next plan then continues at this pod.
+    pub(super) fn pay(&mut self, planned: &Planned<'p>, comparisons: usize) -> bool {
+        let Some(purse) = self.purses.get_mut(&planned.purse) else {
+            return false;
+        };
+        if purse.left == 0 {
+            purse.next.get_or_insert(planned.queue_key);
+            return false;
+        }
+        purse.left = purse.left.saturating_sub(comparisons);
+        self.comparisons = self.comparisons.saturating_add(comparisons);
+        true
+    }
+
+    /// Keeps the pod's result of the last plan until the pods behind it have been considered.
+    pub(super) fn keep_last(&mut self, planned: &Planned<'p>) {
+        let entry = planned.entry;
+        if let Some(claim) = self.before.of(&entry.pod.uid) {
+            self.claims.add(claim.clone());
+            if claim.has_room {
+                self.add_entry(planned, PlanAction::Release);
+            } else {
+                self.claims.leave_waiting(planned.queue_key);
+                self.claimed_nodes.insert(claim.node);
+            }
         }
     }
 
     fn decide(&mut self, planned: &Planned<'p>, kind: (Workload<'static>, Age)) {
         let (entry, age, queue_key) = (planned.entry, planned.age, planned.queue_key);
         self.decisions += 1;
-        let gated_for = self.now.moment.since(entry.since);
+        let gated_for = self.now.moment.since(planned.since);
         let workload = Workload {
             gated_for: Some(gated_for),
             ..planned.workload.clone()
@@ -153,6 +176,7 @@ impl<'p> Planning<'p> {
             node,
             site: site.into(),
             amount: workload.request.clone(),
+            membership: planned.member(),
             has_room,
         };
         match verdict.action {
@@ -160,7 +184,7 @@ impl<'p> Planning<'p> {
                 if let Some(node) = verdict.node {
                     self.claims.add(claim(node, site.name(), true));
                 }
-                self.add_entry(entry, PlanAction::Release);
+                self.add_entry(planned, PlanAction::Release);
             }
             Action::Gate => {
                 let is_possible = verdict.sites.is_empty() || verdict.sites.iter().any(Assessment::is_possible);
@@ -180,7 +204,7 @@ impl<'p> Planning<'p> {
                 }
                 self.go_on_waiting(entry, age, verdict.reason, has_no_site);
             }
-            Action::PassThrough | Action::Deny => self.add_entry(entry, PlanAction::RemoveGate(verdict.reason)),
+            Action::PassThrough | Action::Deny => self.add_entry(planned, PlanAction::RemoveGate(verdict.reason)),
         }
     }
 
@@ -213,26 +237,31 @@ impl<'p> Planning<'p> {
         Some((node, site.name()))
     }
 
-    fn update_reason(&mut self, entry: &Entry, reason: Reason) {
+    pub(super) fn update_reason(&mut self, entry: &Entry, reason: Reason) {
         // A stale view says nothing new about why a pod waits.
         let is_stale = self.snapshot.is_stale(self.config.telemetry_ttl, self.now.moment);
         if !is_stale && entry.pod.reason.as_deref() != Some(reason.as_str()) {
-            self.add_entry(entry, PlanAction::UpdateReason(reason));
+            self.push(entry, entry.since, PlanAction::UpdateReason(reason), None);
         }
     }
 
-    pub(super) fn add_entry(&mut self, entry: &Entry, action: PlanAction) {
+    fn add_entry(&mut self, planned: &Planned<'_>, action: PlanAction) {
+        self.push(planned.entry, planned.since, action, None);
+    }
+
+    pub(super) fn push(&mut self, entry: &Entry, since: Moment, action: PlanAction, together: Option<Together>) {
         self.entries.push(PlanEntry {
             pod: Arc::clone(&entry.pod),
-            since: entry.since,
+            since,
             action,
+            together,
         });
     }
 }
 
 /// The part of a pod that a decision reads. It leaves out the labels, and the controller if nothing is known about it. So
 /// the pods of many Jobs are equal.
-fn kind_of(workload: &Workload<'static>, snapshot: &Snapshot) -> Workload<'static> {
+pub(super) fn kind_of(workload: &Workload<'static>, snapshot: &Snapshot) -> Workload<'static> {
     let is_known = |uid: &Cow<'_, str>| snapshot.knows_controller(&workload.namespace, uid);
     Workload {
         labels: Arc::default(),

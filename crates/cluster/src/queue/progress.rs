@@ -67,44 +67,60 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Returns the next entries, within the limit on concurrent changes, and the moment of the next retry, if there is
-    /// one. Updates of pods that stay gated begin after all releases.
-    pub fn begin(&mut self, plan: &Plan, config: &Config, now: Moment) -> (Vec<PlanEntry>, Option<Moment>) {
+    /// Returns the next steps, within the limit on concurrent changes, and the moment of the next retry, if there is one. A
+    /// step is one entry, or those of a group that is released together: a group begins as a whole. Updates of pods that stay
+    /// gated begin after all releases.
+    pub fn begin(&mut self, plan: &Plan, config: &Config, now: Moment) -> (Vec<Vec<PlanEntry>>, Option<Moment>) {
         self.done.retain(|_, done| done.at.after(MEMORY) > now);
         let (mut due, mut retry_at) = (Vec::new(), NEVER);
         for updates in [false, true] {
-            for entry in plan.entries.iter().filter(|entry| entry.is_update() == updates) {
-                let known = self.done.get(&entry.pod.uid);
-                let known = known.filter(|known| *known.version == *entry.pod.resource_version);
-                if let Some(known) = known.filter(|known| known.retry_at > now) {
-                    retry_at = retry_at.min(known.retry_at);
+            let steps = plan.entries.chunk_by(PlanEntry::is_of_one_step);
+            for step in steps.filter(|step| step.iter().all(|entry| entry.is_update() == updates)) {
+                let busy = step
+                    .iter()
+                    .filter_map(|entry| self.known(entry))
+                    .map(|known| known.retry_at);
+                if let Some(busy_until) = busy.max().filter(|until| *until > now) {
+                    retry_at = retry_at.min(busy_until);
                     continue;
                 }
                 if self.under_way >= AT_ONCE {
                     break;
                 }
-                self.under_way += 1;
-                let begun = Done {
-                    version: entry.pod.resource_version.clone(),
-                    at: now,
-                    retry_at: NEVER,
-                    pause: known.map_or(PAUSES[0], |known| known.pause),
-                    refusals: known.map_or(0, |known| known.refusals),
-                };
-                let mut entry = entry.clone();
-                if entry.action == PlanAction::Release
-                    && begun.refusals >= REFUSALS
-                    && !entry.pod.waits_for_site()
-                    && !entry.pod.is_restricted
-                    && now.since(entry.since) >= entry.pod.longest(config)
-                {
-                    entry.action = PlanAction::RemoveGate(Reason::ReleasedTimeout);
-                }
-                self.done.insert(Arc::clone(&entry.pod.uid), begun);
-                due.push(entry);
+                due.push(step.iter().map(|entry| self.begin_entry(entry, config, now)).collect());
             }
         }
         (due, Some(retry_at).filter(|at| *at < NEVER))
+    }
+
+    /// The last change that was tried for this version of the pod.
+    fn known(&self, entry: &PlanEntry) -> Option<&Done> {
+        let known = self.done.get(&entry.pod.uid)?;
+        (*known.version == *entry.pod.resource_version).then_some(known)
+    }
+
+    fn begin_entry(&mut self, entry: &PlanEntry, config: &Config, now: Moment) -> PlanEntry {
+        self.under_way += 1;
+        let known = self.known(entry);
+        let begun = Done {
+            version: entry.pod.resource_version.clone(),
+            at: now,
+            retry_at: NEVER,
+            pause: known.map_or(PAUSES[0], |known| known.pause),
+            refusals: known.map_or(0, |known| known.refusals),
+        };
+        let mut entry = entry.clone();
+        if entry.action == PlanAction::Release
+            && begun.refusals >= REFUSALS
+            && !entry.pod.waits_for_site()
+            && !entry.pod.is_restricted
+            && entry.together.is_none()
+            && now.since(entry.since) >= entry.pod.longest(config)
+        {
+            entry.action = PlanAction::RemoveGate(Reason::ReleasedTimeout);
+        }
+        self.done.insert(Arc::clone(&entry.pod.uid), begun);
+        entry
     }
 
     /// Handles the end of an entry that [`Self::begin`] returned. The result is `None` if nothing could be done.

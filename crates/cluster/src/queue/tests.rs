@@ -1,4 +1,5 @@
 mod budget;
+mod groups;
 mod sites;
 
 use std::collections::BTreeMap;
@@ -747,6 +748,7 @@ proptest! {
                 node: NodeId(node),
                 site: "edge".into(),
                 amount: cpu(pod.millicores),
+                membership: None,
                 has_room,
             };
             claims.add(claim.clone());

@@ -21,6 +21,12 @@ use edgeward_kube::texts::{Labels, RuntimeClass};
 use edgeward_kube::ties::{Tie, Ties};
 use edgeward_kube::units::{CostPerHour, Micros, Permille};
 
+/// RTT inside a site that states none.
+const INSIDE_RTT: Micros = Micros(1_000);
+
+/// RTT inside a site, up to a second.
+type InsideRtt = Decimal<3, 0, 1_000_000>;
+
 /// A place where pods can run: the nodes of this cluster, or a cluster behind virtual nodes.
 // The form in documents. The schema of the CRD is made from it.
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -53,6 +59,8 @@ pub struct WrittenSite {
     /// Seconds until a pod placed here is evicted from a node that is not Ready or unreachable, instead of 300. Only if it has a
     /// controller and another site was possible.
     unreachable_seconds: Option<Decimal<0, 1, 299>>,
+    /// RTT inside the site in ms, for the distance between pods of a group. Default: 1.
+    inside_rtt_ms: Option<InsideRtt>,
     /// Speed of the site's CPUs. Processing times are stated for speed 1.
     speed_factor: Option<Decimal<3, 1, 1_000_000>>,
     /// Features that this cloud site can serve although they otherwise keep a pod at the edge.
@@ -116,6 +124,7 @@ impl Kind {
             traits: vec![],
             storage_classes: (self == Self::Liqo).then(|| "liqo".to_owned()).into_iter().collect(),
             runtime_class: None,
+            inside_rtt: INSIDE_RTT,
             unreachable_seconds: None,
             thresholds: OwnThresholds::default(),
             probes: vec![],
@@ -187,6 +196,7 @@ impl WrittenSite {
             traits: self.traits.unwrap_or_default(),
             storage_classes: self.storage_classes.unwrap_or(by_default.storage_classes),
             runtime_class: self.runtime_class_name,
+            inside_rtt: self.inside_rtt_ms.map_or(by_default.inside_rtt, Micros::from),
             unreachable_seconds: self.unreachable_seconds.map(|seconds| seconds.0),
             thresholds: OwnThresholds {
                 rtt: self.rtt_threshold_ms.map(Micros::from),
@@ -213,6 +223,9 @@ impl WrittenSite {
             node_selector: Some(site.selector.iter().cloned().collect()),
             tolerations: Some(site.tolerations.clone()),
             runtime_class_name: site.runtime_class.clone(),
+            inside_rtt_ms: Some(site.inside_rtt)
+                .filter(|rtt| *rtt != INSIDE_RTT)
+                .map(Decimal::from),
             unreachable_seconds: site.unreachable_seconds.map(Decimal),
             speed_factor: Some(site.speed.into()),
             supports: some_of(site.supports.iter().copied()),

@@ -11,6 +11,7 @@ use crate::config::site_definition::{self, WrittenSite, some_of};
 use crate::document::{Checks, Decimal, Fault};
 use crate::fleet_file::Age;
 use crate::fleet_file::node::Resources;
+use crate::model::group::{Members, Membership, NEAR, Near};
 use crate::model::link::{Link, LinkState, Thresholds};
 use crate::model::liqo::ApiServerStatus;
 use crate::model::remote_room::{Bound, FullFrom, MAX_BOUNDS};
@@ -42,6 +43,7 @@ pub(super) struct SiteEntry {
     controller_pods: ByNamespace<u64>,
     #[serde(default, skip_serializing_if = "ByNamespace::is_empty")]
     labelled_pods: ByNamespace<u64>,
+    group_pods: Option<Vec<GroupPods>>,
 }
 
 /// Milliseconds, up to a day.
@@ -68,6 +70,34 @@ struct Full {
     pods: Option<u32>,
 }
 
+/// Pods of one component of a group.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct GroupPods {
+    namespace: Box<str>,
+    group: Box<str>,
+    component: Option<Box<str>>,
+    near: Option<String>,
+    size: Option<u32>,
+    gang: Option<bool>,
+    pods: Option<u64>,
+}
+
+impl GroupPods {
+    fn of((namespace, member, pods): (&str, &Arc<Membership>, u64)) -> Self {
+        let near: Vec<_> = member.near.iter().map(ToString::to_string).collect();
+        Self {
+            namespace: namespace.into(),
+            group: member.group.clone(),
+            component: Some(member.component.clone()).filter(|name| !name.is_empty()),
+            near: Some(near.join(", ")).filter(|near| !near.is_empty()),
+            size: member.size,
+            gang: member.is_gang.then_some(true),
+            pods: Some(pods),
+        }
+    }
+}
+
 impl SiteEntry {
     /// The site, without its nodes.
     pub(super) fn site(self, config: &Config, now: Moment, at: &str, faults: &mut Vec<Fault>) -> Option<Site> {
@@ -92,6 +122,7 @@ impl SiteEntry {
             controllers: self.observed_controller_proc_ms.map(|ms| (*ms).into()),
         };
         let full = full_from(self.full.unwrap_or_default(), &mut checks);
+        let members = members(self.group_pods.unwrap_or_default(), &mut checks);
         let free = self.measured_free.unwrap_or_default();
         Some(Site {
             link,
@@ -107,6 +138,7 @@ impl SiteEntry {
             full: Arc::new(full),
             pods_of: Arc::new(self.controller_pods),
             labelled: Arc::new(self.labelled_pods),
+            members: Arc::new(members),
             ..Site::new(Arc::new(definition))
         })
     }
@@ -140,6 +172,7 @@ impl SiteEntry {
             full: some_of(full),
             controller_pods: (*site.pods_of).clone(),
             labelled_pods: (*site.labelled).clone(),
+            group_pods: some_of(site.members.iter().map(GroupPods::of)),
         }
     }
 }
@@ -173,6 +206,30 @@ impl Wan {
             health: Some(link.state),
         }
     }
+}
+
+fn members(entries: Vec<GroupPods>, checks: &mut Checks<'_>) -> Members {
+    let mut members = Members::default();
+    for (i, entry) in entries.into_iter().enumerate() {
+        let near = match entry.near.as_deref().map(Near::parse_list) {
+            Some(None) => {
+                checks.fault(format_args!("groupPods[{i}].near"), format_args!("is not {NEAR}"));
+                continue;
+            }
+            Some(Some(near)) => near,
+            None => vec![],
+        };
+        let membership = Membership {
+            group: entry.group,
+            component: entry.component.unwrap_or_default(),
+            near,
+            size: entry.size,
+            is_gang: entry.gang.unwrap_or(false),
+        };
+        let pods = i64::try_from(entry.pods.unwrap_or(1)).unwrap_or(i64::MAX);
+        members.change(&entry.namespace, &Arc::new(membership), pods);
+    }
+    members
 }
 
 fn full_from(full: Vec<Full>, checks: &mut Checks<'_>) -> Vec<FullFrom> {

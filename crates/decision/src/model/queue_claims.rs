@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::model::group::Membership;
 use crate::model::workload::QueueKey;
 use edgeward_kube::node::NodeId;
 use edgeward_kube::resources::Amounts;
@@ -20,6 +21,8 @@ pub struct QueueClaim {
     pub site: Arc<str>,
     /// Effective request of the pod. The claim also takes one pod slot.
     pub amount: Amounts,
+    /// The pod's namespace and group, if it has one.
+    pub membership: Option<(Box<str>, Arc<Membership>)>,
     /// Whether the room is free now, so that the pod is about to be released. Otherwise the pod waits for the rest.
     pub has_room: bool,
 }
@@ -42,6 +45,17 @@ impl QueueClaims {
         let claim = Arc::new(claim);
         self.nodes.entry(claim.node).or_default().push(Arc::clone(&claim));
         self.claims.insert(Arc::clone(&claim.uid), claim);
+    }
+
+    /// Removes the claim of the pod with this uid, if there is one.
+    pub fn remove(&mut self, uid: &str) {
+        let Some(claim) = self.claims.remove(uid) else { return };
+        if let Some(on_node) = self.nodes.get_mut(&claim.node) {
+            on_node.retain(|other| *other.uid != *uid);
+            if on_node.is_empty() {
+                self.nodes.remove(&claim.node);
+            }
+        }
     }
 
     /// Notes that the pod with this key keeps waiting. All later pods wait behind the first such pod.

@@ -6,7 +6,7 @@ use crate::model::endpoint::Endpoint;
 use crate::model::link::OwnThresholds;
 use edgeward_kube::constraints::Toleration;
 use edgeward_kube::ties::Ties;
-use edgeward_kube::units::{CostPerHour, Permille};
+use edgeward_kube::units::{CostPerHour, Micros, Permille};
 use edgeward_kube::words;
 
 words! {
@@ -59,6 +59,8 @@ pub struct SiteDefinition {
     pub storage_classes: Vec<String>,
     /// RuntimeClass that a placement gives to a pod without a RuntimeClass.
     pub runtime_class: Option<String>,
+    /// RTT between pods of the site and its way to other sites.
+    pub inside_rtt: Micros,
     /// How long a pod placed here stays bound to a node that is lost, in seconds. `None` if that is not changed.
     pub unreachable_seconds: Option<i64>,
     /// WAN thresholds of this site that differ from the configuration.

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::keys::Keys;
+use crate::model::group::{self, MAX_SIZE, Membership, Near};
 use crate::model::site_restriction::{self, Demand, SiteRestriction};
 use crate::model::traits::{self, Traits};
-use edgeward_kube::constraints::is_subdomain;
+use edgeward_kube::constraints::{is_dns_label, is_subdomain};
 use edgeward_kube::excerpt::{LONGEST_NAME, excerpt};
 use edgeward_kube::units::Micros;
 use edgeward_kube::words;
@@ -190,6 +192,10 @@ pub struct Intent {
     pub profile: Option<Box<str>>,
     /// Whether the pod may be moved to another site, if it says so.
     pub movable: Option<bool>,
+    /// The pod's group, if it has one.
+    pub membership: Option<Arc<Membership>>,
+    /// Whether the controller's pods spread over sites.
+    pub spreads: bool,
     /// Every fault: first the invalid values, in the order of the contract's table, then the missing ones.
     pub faults: Vec<SloFault>,
     /// Annotations under the SLO prefix that edgeward does not read, most likely misspelt. Only the first few are kept,
@@ -299,6 +305,7 @@ pub fn parse<'p>(
     let movable = faults.read("movable", "\"true\" or \"false\"", |text| text.parse().ok());
     // A value that cannot be read was meant for something.
     let movable = movable.or(faults.states("movable").then_some(false));
+    let (membership, spreads) = (faults.membership(), faults.spreads());
     if !faults.states("class") {
         faults.missing("class", "latency, throughput or batch");
     }
@@ -321,6 +328,8 @@ pub fn parse<'p>(
         traits: traits.map(Box::new),
         profile,
         movable,
+        membership: membership.map(Arc::new),
+        spreads,
         faults: faults.list,
         unknown_keys: unknown,
     };
@@ -328,7 +337,7 @@ pub fn parse<'p>(
 }
 
 /// Names of the annotations that edgeward reads, without the prefix.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 17] = [
     "class",
     "deadlineMs",
     "latencyTargetMs",
@@ -341,6 +350,11 @@ pub const NAMES: [&str; 12] = [
     "policyTraits",
     "profile",
     "movable",
+    "group",
+    "component",
+    "near",
+    "groupSize",
+    "spread",
 ];
 
 /// Whether edgeward reads an SLO annotation with this name. The name has no prefix.
@@ -372,6 +386,38 @@ impl Faults<'_> {
             self.add(format!("{}{name}", self.keys.slo_prefix), Some(value), allowed);
         }
         parsed
+    }
+
+    /// The group that the annotations state. `None` without one, or if one of them is faulty.
+    fn membership(&mut self) -> Option<Membership> {
+        let name = |text: &str| is_dns_label(text).then(|| text.into());
+        let size = |text: &str| {
+            let is_whole = text.bytes().all(|byte| byte.is_ascii_digit());
+            text.parse()
+                .ok()
+                .filter(|size| is_whole && (1..=MAX_SIZE).contains(size))
+        };
+        let before = self.list.len();
+        let group = self.read("group", group::DNS_LABEL, name);
+        let component = self.read("component", group::DNS_LABEL, name);
+        let near = self.read("near", group::NEAR, Near::parse_list);
+        let size = self.read("groupSize", "a whole number from 1 to 256", size);
+        if !self.states("group") && (self.states("near") || self.states("groupSize")) {
+            self.missing("group", "near and groupSize need it, a DNS label");
+        }
+        let is_valid = self.list.len() == before;
+        group.filter(|_| is_valid).map(|group| Membership {
+            group,
+            component: component.unwrap_or_default(),
+            near: near.unwrap_or_default(),
+            size,
+            is_gang: false,
+        })
+    }
+
+    fn spreads(&mut self) -> bool {
+        self.read("spread", "`sites`", |text| (text == "sites").then_some(()))
+            .is_some()
     }
 
     fn missing(&mut self, name: &str, allowed: &'static str) {
@@ -441,6 +487,8 @@ mod tests {
                 traits: None,
                 profile: Some("greenness".into()),
                 movable: Some(true),
+                membership: None,
+                spreads: false,
                 faults: vec![],
                 unknown_keys: vec![],
             }

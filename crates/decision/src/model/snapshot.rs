@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::link::Link;
+use crate::model::group::{Members, Membership, PodGroups, UNKNOWN_SIZE};
+use crate::model::link::{Link, LinkState};
 use crate::model::liqo::{ApiServerStatus, OffloadingPhase, Offloadings, REMOTE_CLUSTER_ID};
 use crate::model::queue_claims::QueueClaims;
 use crate::model::remote_room::FullFrom;
@@ -28,6 +29,10 @@ pub struct Snapshot {
     pub sites: Vec<Site>,
     /// Room that gated pods claim.
     pub queue_claims: Arc<QueueClaims>,
+    /// Gated pods of groups.
+    pub gated_members: Arc<Members>,
+    /// Sizes of PodGroups.
+    pub pod_groups: Arc<PodGroups>,
     /// Where the pods' data is. `None` if no cloud can hold data, or if not everything is listed yet.
     pub volumes: Option<Arc<Volumes>>,
     /// Whether a cloud can hold data, and the lists that tell where it is are still expected.
@@ -69,6 +74,16 @@ impl Snapshot {
         self.offloadings
             .as_ref()
             .is_some_and(|offloadings| offloadings.is_remote(namespace))
+    }
+
+    /// The number of pods of the group that start together, if that is stated or a PodGroup tells. Cost: a few searches.
+    pub fn size_of(&self, namespace: &str, membership: &Membership) -> Option<u32> {
+        if !membership.is_gang || membership.size.is_some() {
+            return membership.size;
+        }
+        let (api, name) = membership.group.split_once('/')?;
+        let known = self.pod_groups.get(api)?.get(namespace, name);
+        Some(known.copied().unwrap_or(UNKNOWN_SIZE))
     }
 
     /// Whether the Kubernetes data is older than `ttl`.
@@ -116,6 +131,8 @@ pub struct Site {
     pub pods_of: Arc<ByNamespace<u64>>,
     /// Number of pods at the site by their labels. The labels take the place of a controller's uid.
     pub labelled: Arc<ByNamespace<u64>>,
+    /// Live pods of groups at the site.
+    pub members: Arc<Members>,
 }
 
 impl Site {
@@ -136,6 +153,7 @@ impl Site {
             foreign: vec![],
             pods_of: Arc::default(),
             labelled: Arc::default(),
+            members: Arc::default(),
         }
     }
 
@@ -156,6 +174,12 @@ impl Site {
         free.fold(0, i64::saturating_add)
     }
 
+    /// RTT of the WAN to this cloud, if it answers and was measured within `ttl`.
+    pub fn rtt(&self, ttl: Micros, now: Moment) -> Option<Micros> {
+        let is_known = |link: &Link| link.state != LinkState::Unreachable && now.since(link.as_of) <= ttl;
+        self.link.filter(is_known)?.rtt
+    }
+
     /// Name of the site.
     pub fn name(&self) -> &str {
         &self.definition.name
@@ -164,6 +188,26 @@ impl Site {
     /// Edge or cloud.
     pub fn kind(&self) -> SiteKind {
         self.definition.kind
+    }
+}
+
+/// RTT between a pod at one site and a pod at another. `None` if it is unknown: if the WAN was not measured within `ttl` or
+/// does not answer, and between clouds unless both are Liqo's, whose traffic passes through the edge.
+pub fn delay(one: &Site, other: &Site, ttl: Micros, now: Moment) -> Option<Micros> {
+    let inside = one.definition.inside_rtt + other.definition.inside_rtt;
+    if one.name() == other.name() {
+        return Some(inside);
+    }
+    let leg = |site: &Site| match site.kind() {
+        SiteKind::Edge => Some(Micros(0)),
+        SiteKind::Cloud => site.rtt(ttl, now),
+    };
+    let has_edge = one.kind() == SiteKind::Edge || other.kind() == SiteKind::Edge;
+    let are_of_liqo = one.definition.is_of_liqo() && other.definition.is_of_liqo();
+    if has_edge || are_of_liqo {
+        Some(inside + leg(one)? + leg(other)?)
+    } else {
+        None
     }
 }
 
@@ -235,6 +279,15 @@ impl<T: Clone> ByNamespace<T> {
     /// Returns the map entry of this key, for reading or insertion.
     pub fn entry(&mut self, namespace: &str, key: &str) -> std::collections::btree_map::Entry<'_, Box<str>, T> {
         Arc::make_mut(self.0.entry(namespace.into()).or_default()).entry(key.into())
+    }
+
+    /// Removes the value of this key.
+    pub fn remove(&mut self, namespace: &str, key: &str) {
+        let Some(keys) = self.0.get_mut(namespace) else { return };
+        Arc::make_mut(keys).remove(key);
+        if keys.is_empty() {
+            self.0.remove(namespace);
+        }
     }
 
     /// Maps every value.

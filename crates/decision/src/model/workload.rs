@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::keys::Keys;
 use crate::model::decision_id::DecisionId;
+use crate::model::group::Membership;
 use crate::model::priority_caps::PriorityCaps;
 use crate::model::site::SiteDefinition;
 use crate::model::site_restriction::SiteRestriction;
@@ -43,6 +44,8 @@ pub struct Workload<'a> {
     pub left_behind: BTreeSet<Leftover>,
     /// `spec.activeDeadlineSeconds`. Set only while the pod arrives.
     pub active_deadline: Option<Micros>,
+    /// Topology keys over which the pod's controller must spread its pods. Set only while the pod arrives.
+    pub spread_keys: Vec<Cow<'a, str>>,
     /// Whether the pod names a RuntimeClass.
     pub runtime_class: bool,
     /// `spec.priority`; 0 if absent.
@@ -86,6 +89,7 @@ impl Workload<'_> {
             volume_claims: self.volume_claims.into_iter().map(VolumeClaim::into_owned).collect(),
             left_behind: self.left_behind,
             active_deadline: None,
+            spread_keys: vec![],
             runtime_class: self.runtime_class,
             priority: self.priority,
             may_preempt: self.may_preempt,
@@ -130,12 +134,18 @@ impl Workload<'_> {
             is_late: false,
             created: created.map_or(jiff::Timestamp::MAX, |(at, _)| at),
             uid: created.map_or(UID_OF_NONE, |(_, uid)| uid_bytes(uid)),
+            is_behind: false,
         }
     }
 
     /// The restriction to certain sites, if the pod or its policy states one.
     pub fn sites(&self) -> Option<&SiteRestriction> {
         self.intent.as_ref()?.sites.as_ref()
+    }
+
+    /// The pod's group, if it has one.
+    pub fn membership(&self) -> Option<&Arc<Membership>> {
+        self.intent.as_ref()?.membership.as_ref()
     }
 
     /// The traits that the pod or its policy asks of the site or node.
@@ -198,9 +208,19 @@ pub struct QueueKey {
     /// Creation time, to the second. `Timestamp::MAX` for a pod that does not exist yet.
     created: jiff::Timestamp,
     uid: [u8; UID],
+    /// Whether this is the place just behind the pod.
+    is_behind: bool,
 }
 
 impl QueueKey {
+    /// The place just behind this one.
+    pub fn behind(self) -> Self {
+        Self {
+            is_behind: true,
+            ..self
+        }
+    }
+
     /// Sets whether the pod can no longer meet its deadline. Such a pod comes after its equals that can.
     pub fn late(self, is_late: bool) -> Self {
         Self { is_late, ..self }
@@ -213,6 +233,7 @@ impl QueueKey {
         is_late: true,
         created: jiff::Timestamp::MAX,
         uid: UID_OF_NONE,
+        is_behind: false,
     };
 }
 

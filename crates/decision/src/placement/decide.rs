@@ -3,7 +3,7 @@
 //! It is pure: the same arguments give the same verdict. `docs/guide/decide.md` has the rules for
 //! users.
 
-use crate::config::{Config, InvalidSlo};
+use crate::config::{Config, InvalidSlo, OnNoCapacity};
 use crate::model::link::{Link, LinkState};
 use crate::model::site_restriction::SiteRestriction;
 use crate::model::slo::{self, Intent, Management, SloFault};
@@ -47,9 +47,15 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         return verdict;
     }
     let mut warnings = slo_warnings(workload, intent, room.snapshot, config);
-    if let Some(reason) = keeps_waiting(workload, room.snapshot, config) {
+    let members = missing_members(workload, room);
+    let waits_for_members =
+        members.is_some_and(|missing| missing.holds) && may_wait_for_group(workload, intent, room.snapshot, config);
+    let keeps_waiting = keeps_waiting(workload, room.snapshot, config);
+    let members = members.map(|missing| (missing.existing, missing.size));
+    if let Some(reason) = keeps_waiting.or(waits_for_members.then_some(Reason::HeldGroup)) {
         return Verdict {
             action: Action::Gate,
+            members: members.filter(|_| reason == Reason::HeldGroup),
             warnings,
             faults: intent.faults.clone(),
             ..Verdict::pass_through(reason)
@@ -66,6 +72,8 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         intent,
         room,
         homes: room.homes(workload),
+        peers: room.peers(workload),
+        may_wait_for_group: may_wait_for_group(workload, intent, room.snapshot, config),
         config,
         now,
         profile: profile.map(|(_, scores)| scores),
@@ -75,6 +83,7 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
     Verdict {
         profile,
         warnings,
+        members: members.filter(|(existing, size)| existing < size),
         faults: intent.faults.clone(),
         ..verdict
     }
@@ -158,6 +167,11 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
         Act::PlaceBest => rank::best_possible(&sites),
         Act::Gate | Act::PassThrough => None,
     };
+    // A site that is too far from the group is refused only while the pod may wait.
+    let (act, chosen) = match chosen {
+        Some(chosen) if chosen.far.is_some() && case.may_wait_for_group => (Act::Gate, None),
+        chosen => (act, chosen),
+    };
     let action = match (act, chosen) {
         (_, Some(chosen)) => Action::Place(chosen.site),
         (Act::Gate, None) => Action::Gate,
@@ -171,6 +185,10 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
         Some(chosen) => case.room.best_node(&case.workload.request, &chosen.fitting),
         None => terminating.filter(|_| row == 4),
     };
+    let (snapshot, namespace) = (case.room.snapshot, &case.workload.namespace);
+    let group = case.workload.membership();
+    let starts_together = group.is_some_and(|group| snapshot.size_of(namespace, group).is_some());
+    let places = starts_together.then(|| rank::good_in_order(case, &sites));
     let labels = |chosen: &Assessment<'_>| {
         let traits = case.workload.traits()?;
         Some(traits.of_nodes(&chosen.site.definition).map(Box::from).collect())
@@ -179,13 +197,60 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
         action,
         reason,
         node: node.map(|node| node.id),
+        places: places.unwrap_or_default(),
         trait_labels: chosen.and_then(labels).unwrap_or_default(),
         warnings: warnings(case, &sites, reason, chosen),
         rtt: rtt(case, &sites, chosen),
         profile: None,
+        members: None,
         faults: vec![],
         sites,
     }
+}
+
+/// The pods of a group that exist, and the pods that start together.
+#[derive(Clone, Copy)]
+struct MissingMembers {
+    existing: u32,
+    size: u32,
+    /// Whether the pod waits for the others: it is being created, and too few others have a place.
+    holds: bool,
+}
+
+/// The number of pods of the pod's group that exist, this one included, if the group starts together. Cost: a few searches.
+fn missing_members(workload: &Workload<'_>, room: &Room<'_, '_>) -> Option<MissingMembers> {
+    let membership = workload.membership()?;
+    let namespace = &*workload.namespace;
+    let size = room.snapshot.size_of(namespace, membership)?;
+    let sites = room.snapshot.sites.iter();
+    let placed: u64 = sites
+        .flat_map(|site| site.members.of(namespace, &membership.group))
+        .map(|(_, pods)| pods)
+        .sum();
+    let gated: u64 = room
+        .snapshot
+        .gated_members
+        .of(namespace, &membership.group)
+        .map(|(_, pods)| pods)
+        .sum();
+    let is_new = workload.gated_for.is_none();
+    let existing = placed + gated + u64::from(is_new);
+    Some(MissingMembers {
+        existing: u32::try_from(existing).unwrap_or(u32::MAX),
+        size,
+        holds: is_new && placed + 1 < size.into(),
+    })
+}
+
+/// Whether the pod may wait for a site that suits its group: its limit is not over, and it may be gated. A gang waits without
+/// a limit. A new pod without a RuntimeClass cannot wait if a site would give it one.
+fn may_wait_for_group(workload: &Workload<'_>, intent: &Intent, snapshot: &Snapshot, config: &Config) -> bool {
+    let gives_class = |site: &Site| site.definition.runtime_class.is_some();
+    let gets_class = !workload.runtime_class && snapshot.sites.iter().any(gives_class);
+    let is_gang = intent.membership.as_ref().is_some_and(|membership| membership.is_gang);
+    let (gating, limit) = (&config.gating, config.gating.limits[intent.slo.class]);
+    let is_gated = gating.on_no_capacity == OnNoCapacity::Hold && workload.gated_for.unwrap_or_default() < limit;
+    (is_gang || is_gated) && (workload.gated_for.is_some() || !gets_class)
 }
 
 /// Whether no node carries the edge's selector, so that there is nothing to compare a cloud with. False if the pod's own

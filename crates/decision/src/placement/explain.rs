@@ -4,10 +4,15 @@ use serde_json::{Map, Value, json};
 
 use crate::config::Explain;
 use crate::document::without_nulls;
-use crate::placement::verdict::{Assessment, Verdict};
+use crate::model::group::UNKNOWN_SIZE;
+use crate::placement::filters::group::Far;
+use crate::placement::verdict::{Assessment, RefusalCode, Verdict};
 
 /// The most bytes of a short explanation.
 pub const SHORT_BYTES: usize = 256;
+
+/// The key of the number of pods of a group. No site has this name.
+pub const GROUP_PODS: &str = "groupPods";
 
 /// The most bytes of a full explanation.
 pub const FULL_BYTES: usize = 2048;
@@ -18,18 +23,31 @@ pub const FULL_BYTES: usize = 2048;
 /// the refusal codes. The full form has every number. Space goes to the chosen site first. Sites that do not fit in
 /// [`SHORT_BYTES`] or [`FULL_BYTES`] are left out.
 pub fn explain(verdict: &Verdict<'_>, how: Explain) -> Option<String> {
-    if verdict.sites.is_empty() {
+    if verdict.sites.is_empty() && verdict.members.is_none() {
         return None;
     }
+    // `,"groupPods":"255 of 256"`
+    let reserved = if verdict.members.is_some() { 25 } else { 0 };
     let mut entries = match how {
         Explain::Off => return None,
-        Explain::Full => entries(verdict, full, FULL_BYTES),
-        Explain::Short => entries(verdict, brief, SHORT_BYTES),
+        Explain::Full => entries(verdict, full, FULL_BYTES - reserved),
+        Explain::Short => entries(verdict, brief, SHORT_BYTES - reserved),
     };
+    if let Some((pods, size)) = verdict.members {
+        entries.push(format!("{}:{}", json!(GROUP_PODS), json!(of_group(pods, size))));
+    }
     if how == Explain::Full {
         entries.sort();
     }
     Some(format!("{{{}}}", entries.join(",")))
+}
+
+/// The number of pods of a group that exist, of those that start together.
+fn of_group(pods: u32, size: u32) -> String {
+    match size {
+        UNKNOWN_SIZE => format!("{pods} of ?"),
+        size => format!("{pods} of {size}"),
+    }
 }
 
 /// The entries of the sites that fit in `bytes`: the chosen site first, then possible sites, then the rest.
@@ -61,10 +79,17 @@ fn brief(assessment: &Assessment<'_>) -> Value {
     without_nulls(json!({
         "eta": assessment.estimate.eta().map(Value::from),
         "fit": assessment.fitting.len(),
+        "far": chosen_far(assessment),
         "headroom": Some(assessment.headroom).filter(|nodes| *nodes > 0),
         "no": Some(codes).filter(|codes| !codes.is_empty()),
         "score": assessment.score,
     }))
+}
+
+/// The exceeded distance to pods of the group, at a site that is not refused for it.
+fn chosen_far(assessment: &Assessment<'_>) -> Option<Map<String, Value>> {
+    let is_refused = assessment.is_refused(RefusalCode::TooFar);
+    assessment.far.as_ref().filter(|_| !is_refused).map(Far::numbers)
 }
 
 fn full(assessment: &Assessment<'_>) -> Value {
@@ -74,6 +99,9 @@ fn full(assessment: &Assessment<'_>) -> Value {
     entry.insert("fittingNodes".into(), assessment.fitting.len().into());
     if assessment.headroom > 0 {
         entry.insert("headroomNodes".into(), assessment.headroom.into());
+    }
+    if let Some(far) = chosen_far(assessment) {
+        entry.insert("far".into(), far.into());
     }
     if let Some(score) = assessment.score {
         entry.insert("score".into(), json!(score));

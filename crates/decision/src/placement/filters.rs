@@ -1,6 +1,7 @@
 //! Filters. Each looks at one site and may refuse it for the pod. A refusal gives the site a
 //! [`Standing`](super::verdict::Standing), and the worst one counts.
 
+pub(in crate::placement) mod group;
 mod leaving;
 pub(super) mod liqo;
 pub(super) mod nodes;
@@ -29,6 +30,10 @@ pub(super) struct Case<'c, 's> {
     pub(super) room: &'c Room<'s, 'c>,
     /// Sites with pods that the required pod affinity selects.
     pub(super) homes: Vec<&'s Site>,
+    /// Live pods of the pod's group.
+    pub(super) peers: Vec<group::Peer<'s>>,
+    /// Whether the pod may wait for a site that suits its group. Otherwise, the group only ranks sites.
+    pub(super) may_wait_for_group: bool,
     pub(super) config: &'c Config,
     pub(super) now: Now,
     /// Scores of the pod's performance profile.
@@ -38,7 +43,7 @@ pub(super) struct Case<'c, 's> {
 type Filter = fn(&Case<'_, '_>, &Assessment<'_>) -> Option<Refusal>;
 
 /// Every filter, in the order in which they run. None runs after a `Never` refusal.
-const FILTERS: [Filter; 13] = [
+const FILTERS: [Filter; 15] = [
     sites::not_in_sites,
     liqo::not_offloaded,
     nodes::no_usable_node,
@@ -47,6 +52,8 @@ const FILTERS: [Filter; 13] = [
     traits::missing_trait,
     wan::bad_link,
     wan::too_far,
+    group::elsewhere,
+    group::too_far,
     room::no_room,
     room::closed_to_controller,
     room::full_behind_nodes,
@@ -75,7 +82,9 @@ pub(super) fn assess<'s>(case: &Case<'_, 's>) -> Vec<Assessment<'s>> {
     let sites = &case.room.snapshot.sites;
     let edge = sites.iter().find(|site| site.kind() == SiteKind::Edge);
     let edge_speed = edge.map_or(Permille::ONE, |edge| edge.definition.speed);
-    sites.iter().map(|site| assess_site(case, site, edge_speed)).collect()
+    let mut found: Vec<_> = sites.iter().map(|site| assess_site(case, site, edge_speed)).collect();
+    group::refuse_uneven(case, &mut found);
+    found
 }
 
 fn assess_site<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) -> Assessment<'s> {
@@ -105,11 +114,20 @@ fn unfiltered<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) -> 
         .filter(|node| room.needs_headroom(&workload.request, node));
     let missing_optional = traits::missing_optional(workload, site, &fitting);
     let profile = case.profile;
+    let (far, missed_near) = group::distance(case, site);
+    let siblings = if case.intent.spreads {
+        room.pods_of_controller(workload, site)
+    } else {
+        0
+    };
     Assessment {
         site,
         headroom: by_headroom.count(),
         estimate: estimate::estimate(workload, case.slo(), site, !fitting.is_empty(), edge_speed, case.config),
         missing_optional,
+        far,
+        missed_near,
+        siblings,
         score: profile.and_then(|profile| profile.score(site.name(), missing_optional, case.now.moment)),
         usable,
         fitting,

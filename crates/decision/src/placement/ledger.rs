@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::decision_id::DecisionId;
+use crate::model::group::Membership;
 use crate::model::snapshot::{Site, Snapshot};
 use crate::model::workload::Workload;
 use crate::placement::room::{all_of, fits_beside};
@@ -43,6 +44,8 @@ pub struct Reservation {
     pub amount: Amounts,
     /// The pod's labels.
     pub labels: Arc<str>,
+    /// The pod's group.
+    pub membership: Option<Arc<Membership>>,
     /// The pod's `spec.priority`.
     pub priority: i32,
     /// The uid of the gated pod that is being released; `None` for a pod that is being created.
@@ -64,6 +67,7 @@ impl Reservation {
             node,
             amount: workload.request.clone(),
             labels: Arc::clone(&workload.labels),
+            membership: workload.membership().cloned(),
             priority: workload.priority,
             releases: None,
         }

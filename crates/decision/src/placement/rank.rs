@@ -2,15 +2,15 @@
 
 use crate::config::SitePolicy;
 use crate::model::site::SiteKind;
+use crate::model::snapshot::Site;
 use crate::placement::filters::Case;
 use crate::placement::verdict::{Assessment, Standing};
 use edgeward_kube::units::Micros;
 
-/// The best good site. Sites that the pod's profile ranks first come first, then the edge, then the cloud that `sitePolicy`
+/// The best good site. Sites that suit the pod's group come first, then sites that the pod's profile ranks first, then the edge, then the cloud that `sitePolicy`
 /// prefers, then the lowest ETA, then the first by name.
 pub(super) fn best_good<'a, 's>(case: &Case<'_, 's>, sites: &'a [Assessment<'s>]) -> Option<&'a Assessment<'s>> {
-    let good = sites.iter().filter(|site| site.is_good()).collect();
-    let leaders = profile_leaders(case, good);
+    let leaders = profile_leaders(case, good_for_group(sites));
     let edge = leaders.iter().find(|site| is_edge(site)).copied();
     edge.or_else(|| {
         leaders
@@ -19,23 +19,41 @@ pub(super) fn best_good<'a, 's>(case: &Case<'_, 's>, sites: &'a [Assessment<'s>]
     })
 }
 
+/// The good sites that suit the pod's group best.
+fn good_for_group<'a, 's>(sites: &'a [Assessment<'s>]) -> Vec<&'a Assessment<'s>> {
+    let good = || sites.iter().filter(|site| site.is_good());
+    let best = good().map(Assessment::group_rank).min();
+    good().filter(|site| Some(site.group_rank()) == best).collect()
+}
+
+/// The good sites, best first. Cost: a pass over the good sites for each of them.
+pub(super) fn good_in_order<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> Vec<&'s Site> {
+    let mut left: Vec<_> = sites.iter().filter(|site| site.is_good()).cloned().collect();
+    let mut order = vec![];
+    while let Some(best) = best_good(case, &left).map(|best| best.site) {
+        order.push(best);
+        left.retain(|site| !std::ptr::eq(site.site, best));
+    }
+    order
+}
+
 /// The late cloud with the lowest ETA; ties go by `sitePolicy`, then by name.
 pub(super) fn best_late_cloud<'a, 's>(case: &Case<'_, 's>, sites: &'a [Assessment<'s>]) -> Option<&'a Assessment<'s>> {
     let late = sites
         .iter()
         .filter(|site| !is_edge(site) && site.standing() == Standing::Late);
-    late.min_by_key(|site| (eta(site), policy_rank(case, site)))
+    late.min_by_key(|site| (site.group_rank(), eta(site), policy_rank(case, site)))
 }
 
 /// The possible site with the best standing; ties go to the lowest ETA, then the first by name.
 pub(super) fn best_possible<'a, 's>(sites: &'a [Assessment<'s>]) -> Option<&'a Assessment<'s>> {
     let possible = sites.iter().filter(|site| site.is_possible());
-    possible.min_by_key(|site| (site.standing(), eta(site)))
+    possible.min_by_key(|site| (site.standing(), site.group_rank(), eta(site)))
 }
 
 /// Whether the pod's profile alone decides among several good sites.
 pub(super) fn profile_decides(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
-    let good: Vec<_> = sites.iter().filter(|site| site.is_good()).collect();
+    let good = good_for_group(sites);
     good.len() > 1 && profile_leaders(case, good).len() == 1
 }
 

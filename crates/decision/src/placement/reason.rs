@@ -18,6 +18,7 @@ pub(super) fn reason(
     let Some(chosen) = chosen else {
         return match act {
             Act::PassThrough => Reason::NoSiteMatches,
+            _ if sites.iter().any(|site| site.far.is_some()) => Reason::HeldGroup,
             _ if waits_for_site(facts, row) => Reason::HeldSiteAway,
             _ => Reason::HeldNoCapacity,
         };
@@ -25,7 +26,7 @@ pub(super) fn reason(
     let gives_up = match facts.gate {
         Gate::None => false,
         Gate::Within => row >= 9,
-        Gate::Over => row == 3 || row != 2 && !chosen.is_good(),
+        Gate::Over => row == 3 || row != 2 && !chosen.is_good() || chosen.far.is_some(),
     };
     if gives_up {
         return Reason::ReleasedTimeout;

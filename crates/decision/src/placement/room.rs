@@ -1,12 +1,14 @@
 //! The fleet as one decision sees it, at one revision.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
 
 use crate::config::Config;
 use crate::model::queue_claims::{QueueClaim, QueueClaims};
 use crate::model::snapshot::{Free, Site, Snapshot};
 use crate::model::workload::{QueueKey, Workload};
+use crate::placement::filters::group::Peer;
 use crate::placement::ledger::{Charge, Ledger, Reservation};
 use crate::placement::score::{SCORED, best_node};
 use edgeward_kube::node::{Node, Placeholder, Share};
@@ -29,6 +31,8 @@ pub struct Room<'s, 'l> {
     namespace: &'l str,
     /// The placeholders that make room for the pod.
     pub(super) headroom: Option<Headroom>,
+    /// The site where the release plan places the pod with its group.
+    pub(super) only: Option<&'l str>,
 }
 
 /// Resources and pod slots that are taken from a node.
@@ -104,7 +108,13 @@ impl<'s, 'l> Room<'s, 'l> {
             queue_key,
             namespace,
             headroom: None,
+            only: None,
         }
+    }
+
+    /// Room at this site only.
+    pub fn only_at(self, site: Option<&'l str>) -> Self {
+        Self { only: site, ..self }
     }
 
     /// Room for this workload, in which [`Headroom`] is free.
@@ -257,6 +267,31 @@ impl<'s> Room<'s, '_> {
             reservation.controller.as_deref() == Some(uid) && *reservation.namespace == *workload.namespace
         };
         there + coming.filter(is_sibling).count() as u64
+    }
+
+    /// The live pods of the pod's group: pods at sites, pods with reservations, and gated pods that are about to be released.
+    /// Cost: a few searches, and a pass over the reservations and claims, if the pod has a group.
+    pub(super) fn peers(&self, workload: &Workload<'_>) -> Vec<Peer<'s>> {
+        let Some(own) = workload.membership() else {
+            return vec![];
+        };
+        let mut peers = vec![];
+        for site in &self.snapshot.sites {
+            let there = site.members.of(&workload.namespace, &own.group).map(|(peer, _)| peer);
+            let reserved = self.ledger.coming(site.name(), self.snapshot.revision);
+            let reserved = reserved.filter(|reservation| *reservation.namespace == *workload.namespace);
+            let reserved = reserved.filter_map(|reservation| reservation.membership.as_ref());
+            let claimed = self
+                .claims
+                .iter()
+                .filter(|claim| claim.has_room && *claim.site == *site.name());
+            let claimed = claimed.filter_map(|claim| claim.membership.as_ref());
+            let claimed = claimed.filter(|(namespace, _)| **namespace == *workload.namespace);
+            let coming = reserved.chain(claimed.map(|(_, peer)| peer));
+            let here: BTreeSet<_> = there.chain(coming.filter(|peer| peer.group == own.group)).collect();
+            peers.extend(here.into_iter().map(|peer| (site, Arc::clone(peer))));
+        }
+        peers
     }
 
     /// The sites that have pods, or reservations for pods, that this pod's required affinity selects. Cost: a comparison

@@ -18,13 +18,16 @@ pub fn refusal(code: &str, numbers: &Map<String, Value>) -> String {
     };
     let details: Vec<String> = match known {
         RefusalCode::NotOffloadable => numbers.keys().cloned().collect(),
-        _ => DETAILS
-            .iter()
-            .filter_map(|(name, text)| detail(name, text, numbers))
-            .collect(),
+        _ => details(numbers),
     };
     let colon = if details.is_empty() { "" } else { ": " };
     format!("{}{colon}{} ({code})", sentence(known), details.join(", "))
+}
+
+/// The numbers of a refusal in words.
+pub fn details(numbers: &Map<String, Value>) -> Vec<String> {
+    let known = DETAILS.iter();
+    known.filter_map(|(name, text)| detail(name, text, numbers)).collect()
 }
 
 /// The scores that a profile gives to sites, such as `profile=greenness edge=0.412 cloud=0.388 margin=0.05 lower is better,
@@ -65,19 +68,24 @@ const fn sentence(code: RefusalCode) -> &'static str {
         RefusalCode::Degraded => "its WAN is too slow or loses too much",
         RefusalCode::Stale => "its WAN was not measured lately",
         RefusalCode::DistanceLimit => "its RTT is not below the pod's limit",
+        RefusalCode::GroupElsewhere => "the release plan places the pod with its group elsewhere",
+        RefusalCode::TooFar => "a pod of its group that it must be near to is too far away",
         RefusalCode::NoRoom => "it has no room",
         RefusalCode::Claimed => "gated pods ahead claim its room",
         RefusalCode::ClosedByScheduler => "pods of its controller were refused or not started there within ten minutes",
         RefusalCode::RemoteFull => "the cluster behind it has no room for pods like it",
+        RefusalCode::Uneven => "another site has fewer pods of its controller",
         RefusalCode::Deadline => "the ETA is beyond the deadline",
         RefusalCode::LatencyTarget => "processing and WAN take longer than the latency target",
     }
 }
 
 /// How each number of a refusal is shown, in this order.
-const DETAILS: [(&str, &str); 29] = [
+const DETAILS: [(&str, &str); 34] = [
     ("sites", "{text}"),
     ("traits", "{text}"),
+    ("component", "{text}"),
+    ("at", "at {text}"),
     ("nodes", "nodes {}"),
     ("selectedNodes", "the constraints allow {}"),
     ("taint", "taint {text}"),
@@ -105,6 +113,9 @@ const DETAILS: [(&str, &str); 29] = [
     ("ageMs", "{} ago"),
     ("telemetryCacheTTLMs", "limit {}"),
     ("boundMs", "limit {}"),
+    ("limitMs", "limit {}"),
+    ("pods", "{} here"),
+    ("fewestPods", "{} there"),
 ];
 
 /// Fills a number into its text; `None` if it is missing or cannot belong to this name. The name tells the unit.

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use crate::model::scores::{ProfileScores, Score};
 use crate::model::slo::SloFault;
 use crate::model::snapshot::Site;
+use crate::placement::filters::group::Far;
 use edgeward_kube::node::{Node, NodeId};
 use edgeward_kube::units::Micros;
 use edgeward_kube::words;
@@ -56,6 +57,8 @@ words! {
         HeldNoCapacity = "held_no_capacity",
         /// No site can run the pod in its present state, so the pod is gated until one can.
         HeldSiteAway = "held_site_away",
+        /// Pods of the pod's group are missing, or no site is near enough to those that run. The pod is gated until that changes, or until its limit.
+        HeldGroup = "held_group",
         /// The pod carries gates of other controllers. It is decided once only edgeward's gate is left.
         HeldForeignGate = "held_foreign_gate",
         /// The pod was gated, and is placed although no site is good: its limit is over, or more waiting does not help.
@@ -100,7 +103,7 @@ impl Reason {
     pub const fn is_gate(self) -> bool {
         matches!(
             self,
-            Reason::HeldNoCapacity | Reason::HeldSiteAway | Reason::HeldForeignGate
+            Reason::HeldNoCapacity | Reason::HeldSiteAway | Reason::HeldGroup | Reason::HeldForeignGate
         )
     }
 }
@@ -156,6 +159,10 @@ words! {
         Stale = "stale",
         /// The RTT is not below the pod's distance limit.
         DistanceLimit = "distance_limit",
+        /// The release plan places the pod's group as a whole, and this pod elsewhere.
+        GroupElsewhere = "group_elsewhere",
+        /// A pod of the group that the pod must be near to runs too far away.
+        TooFar = "too_far",
         /// No node has room, or the measured free capacity of the site is too low.
         NoRoom = "no_room",
         /// Nodes have room, but gated pods ahead claim it.
@@ -164,6 +171,8 @@ words! {
         ClosedByScheduler = "closed_by_scheduler",
         /// The cluster behind the site has no room for pods that ask for as much.
         RemoteFull = "remote_full",
+        /// The pod's controller spreads its pods, and another site has fewer.
+        Uneven = "uneven",
         /// The deadline is missed.
         Deadline = "deadline",
         /// The latency target is missed.
@@ -190,8 +199,10 @@ impl RefusalCode {
             | Self::Unreachable
             | Self::Degraded
             | Self::Stale
-            | Self::DistanceLimit => Standing::Away,
-            Self::NoRoom | Self::Claimed | Self::ClosedByScheduler | Self::RemoteFull => Standing::Full,
+            | Self::DistanceLimit
+            | Self::GroupElsewhere
+            | Self::TooFar => Standing::Away,
+            Self::NoRoom | Self::Claimed | Self::ClosedByScheduler | Self::RemoteFull | Self::Uneven => Standing::Full,
             Self::Deadline | Self::LatencyTarget => Standing::Late,
         }
     }
@@ -261,6 +272,12 @@ pub struct Assessment<'s> {
     pub estimate: Estimate,
     /// The number of the pod's optional traits that the site lacks.
     pub missing_optional: usize,
+    /// The most exceeded of the distances that the pod and its group must keep.
+    pub far: Option<Far>,
+    /// The number of optional distances in the group that are exceeded.
+    pub missed_near: usize,
+    /// Pods of the controller at the site. Zero unless the controller spreads its pods.
+    pub siblings: u64,
     /// The score by the pod's performance profile; `None` without a profile or a score.
     pub score: Option<Score>,
     /// All refusals, up to the first that is `Never`.
@@ -296,6 +313,13 @@ impl Assessment<'_> {
                 || refusal.code.standing() == Standing::Late
         };
         self.standing() == Standing::Full && self.refusals.iter().all(is_room_or_time)
+    }
+
+    /// The site's rank for the pod's group; lower is better. Equal for all sites if the pod has no group and its controller
+    /// does not spread its pods.
+    pub fn group_rank(&self) -> (Micros, usize, u64) {
+        let excess = self.far.as_ref().map(Far::excess).unwrap_or_default();
+        (excess, self.missed_near, self.siblings)
     }
 
     /// Whether a node has room for the pod.
@@ -341,6 +365,8 @@ pub struct Verdict<'s> {
     pub node: Option<NodeId>,
     /// The assessments of all sites, in the order of the snapshot. Empty if edgeward does not decide about the pod.
     pub sites: Vec<Assessment<'s>>,
+    /// The good sites, best first. Only for a pod whose group starts together.
+    pub places: Vec<&'s Site>,
     /// Trait labels that a placement adds to the pod's nodeSelector, each with the value `true`. Only some nodes of the
     /// site may carry them.
     pub trait_labels: Vec<Box<str>>,
@@ -350,6 +376,9 @@ pub struct Verdict<'s> {
     pub rtt: Option<Micros>,
     /// Warnings for the user who creates the pod.
     pub warnings: Vec<String>,
+    /// The number of pods of the pod's group that exist, and the number that start together. Set if the pod waits for the
+    /// others.
+    pub members: Option<(u32, u32)>,
     /// The faults of the SLO.
     pub faults: Vec<SloFault>,
 }
@@ -362,10 +391,12 @@ impl<'s> Verdict<'s> {
             reason,
             node: None,
             sites: vec![],
+            places: vec![],
             trait_labels: vec![],
             profile: None,
             rtt: None,
             warnings: vec![],
+            members: None,
             faults: vec![],
         }
     }

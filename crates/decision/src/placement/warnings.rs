@@ -1,5 +1,7 @@
 //! Warnings for the user who creates the pod.
 
+use std::borrow::Cow;
+
 use crate::model::traits::LABEL_PREFIX;
 use crate::placement::filters::Case;
 use crate::placement::rank;
@@ -34,6 +36,7 @@ pub(super) fn warnings(
         if chosen.site.definition.is_of_liqo() && !left_behind.is_empty() {
             warnings.push(format!("Liqo does not take along: {}", left_behind.join(", ")));
         }
+        warnings.extend(unspread(case, chosen));
     }
     warnings.extend(missing_traits(case, sites));
     let limit = case.config.gating.limits[case.slo().class];
@@ -78,6 +81,22 @@ fn edge_missing(sites: &[Assessment<'_>]) -> String {
     let labels = edge.flat_map(|edge| edge.site.definition.selector());
     let labels: Vec<_> = labels.map(|(key, value)| format!("{key}={value}")).collect();
     format!("not placed: no node carries the edge label {}", labels.join(","))
+}
+
+/// The topology key over which kube-scheduler must spread the pods of the pod's controller, although all nodes of the chosen
+/// site have the same value. Cost: a pass over the nodes of the site for each such key.
+fn unspread(case: &Case<'_, '_>, chosen: &Assessment<'_>) -> Option<String> {
+    let is_constant = |key: &&Cow<'_, str>| {
+        let mut values = chosen.site.nodes().map(|node| node.labels.get(key));
+        let first = values.next().flatten();
+        first.is_some() && values.all(|value| value == first)
+    };
+    let key = case.workload.spread_keys.iter().find(is_constant)?;
+    let (key, site) = (excerpt(key, SHOWN), chosen.site.name());
+    let prefix = &case.config.keys.slo_prefix;
+    Some(format!(
+        "not spread over sites: all nodes of {site} have one {key}; use {prefix}spread"
+    ))
 }
 
 fn missing_traits(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> Option<String> {

@@ -186,6 +186,25 @@ pub struct Spec<'a> {
     pub host_ipc: Option<bool>,
     pub host_users: Option<bool>,
     pub resource_claims: Option<Vec<IgnoredAny>>,
+    pub topology_spread_constraints: Option<Vec<SpreadConstraint<'a>>>,
+    pub scheduling_group: Option<SchedulingGroup<'a>>,
+}
+
+/// A TopologySpreadConstraint.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SpreadConstraint<'a> {
+    #[serde(borrow)]
+    pub topology_key: Text<'a>,
+    pub when_unsatisfiable: Text<'a>,
+}
+
+/// The PodGroup that a pod belongs to.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SchedulingGroup<'a> {
+    #[serde(borrow)]
+    pub pod_group_name: Text<'a>,
 }
 
 /// Constraints on where a pod may run.

@@ -103,6 +103,7 @@ impl Cluster {
             gated,
             gated.workload.clone().unwrap(),
             waited,
+            None,
             self.context(1_000),
         );
         (verdict.reason, verdict.site().map(|site| site.name().to_owned()))

@@ -99,7 +99,7 @@ proptest! {
                 let context = DecisionContext { config: &config, id: DecisionId(at as u128), now: NOW };
                 let waited = NOW.moment.since(step.since);
                 let (read, workload) = (OnceCell::new(), step.pod.workload.clone().unwrap());
-                let (verdict, _) = shared.release(&read, &step.pod, workload, waited, context);
+                let (verdict, _) = shared.release(&read, &step.pod, workload, waited, None, context);
                 prop_assert!(matches!(verdict.action, Action::Place(_) | Action::Gate), "{:?}", verdict.action);
                 let site = verdict.site().map(|site| site.name());
                 prop_assert!(site.is_none_or(|site| allowed(&step.pod.uid).contains(&site)), "{site:?}");
@@ -135,7 +135,7 @@ fn spread_policy_releases_pods_over_all_clouds_in_turn() {
             now: NOW,
         };
         let (read, workload) = (OnceCell::new(), gated.workload.clone().unwrap());
-        let (verdict, _) = shared.release(&read, &gated, workload, Micros::from_secs(1), context);
+        let (verdict, _) = shared.release(&read, &gated, workload, Micros::from_secs(1), None, context);
         sites.push(verdict.site().unwrap().name().to_owned());
     }
     assert_eq!(sites, ["a", "b", "c", "a", "b", "c"]);

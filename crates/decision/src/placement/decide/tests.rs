@@ -7,6 +7,7 @@ mod capacity;
 mod data;
 pub(in crate::placement) mod decisions;
 mod gating;
+mod groups;
 mod headroom;
 mod liqo;
 mod near;

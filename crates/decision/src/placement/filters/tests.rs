@@ -22,6 +22,8 @@ fn said(filter: Filter, site: &str, fleet: &Value, pod: &Value) -> String {
         intent: workload.intent.as_ref().unwrap(),
         room: &room,
         homes: room.homes(&workload),
+        peers: room.peers(&workload),
+        may_wait_for_group: true,
         config: &config,
         now: NOW,
         profile: None,

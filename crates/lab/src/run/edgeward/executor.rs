@@ -53,7 +53,7 @@ impl Run<'_> {
                 }
                 return;
             }
-            for step in due {
+            for step in due.into_iter().flatten() {
                 match self.change(&step) {
                     None => self.finished(&step, None),
                     Some(change) => self.patch(Patch { step, change }),
@@ -101,7 +101,8 @@ impl Run<'_> {
                 let read = OnceCell::new();
                 let waited = now.moment.since(step.since);
                 let workload = step.pod.workload.clone()?;
-                let (verdict, _) = leader.shared.release(&read, &step.pod, workload, waited, context);
+                let only = step.together.as_ref().map(|together| &*together.site);
+                let (verdict, _) = leader.shared.release(&read, &step.pod, workload, waited, only, context);
                 let name = verdict.site()?.name();
                 let mut sites = self.scenario.sites.iter();
                 Some(PodChange::Released {

@@ -60,6 +60,7 @@ fn second_anti_affinity_replica_goes_to_the_cloud() {
         node: edge,
         site: "edge".into(),
         amount: first.request.clone(),
+        membership: None,
         has_room: true,
     };
     claims.add(claim);

@@ -1,0 +1,227 @@
+//! Pods that belong together: near each other, started together, in one gang, or spread over sites.
+//!
+//! Three sites: the edge with four cores, `near` 12 ms away and `far` 60 ms away. No link takes time here, so the
+//! distances are those inside the sites.
+
+use edgeward_harness::prelude::*;
+
+use crate::leader::events;
+
+const EDGE: &str = "edge-0";
+
+/// The three sites, and a configuration that gates pods for these seconds.
+fn sites<'run>(fixture: &Fixture<'run>, limit: &str) -> Result<(Nodes<'run>, Value)> {
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node(EDGE, "4")?;
+    for site in ["near", "far"] {
+        nodes.node_of_cloud(site, &format!("{site}-0"), "8")?;
+    }
+    let mut config = nodes.gating(&json!({"latency": limit, "throughput": limit, "batch": limit}));
+    let cloud = config["sites"].as_array_mut().and_then(Vec::pop).context("a cloud")?;
+    config["sites"][0]["insideRttMs"] = json!(11);
+    for (site, inside) in [("near", 1), ("far", 49)] {
+        let mut cloud = cloud.clone();
+        cloud["name"] = json!(site);
+        cloud["nodeSelector"] = nodes.selector(site);
+        cloud["insideRttMs"] = json!(inside);
+        config["sites"].as_array_mut().context("sites")?.push(cloud);
+    }
+    Ok((nodes, config))
+}
+
+/// A pod of class batch with these other annotations.
+fn pod(fixture: &Fixture<'_>, name: &str, cpu: &str, others: Value) -> Value {
+    let mut annotations = json!({"slo.example.io/class": "batch"});
+    for (key, value) in others.as_object().into_iter().flatten() {
+        annotations[format!("slo.example.io/{key}")] = value.clone();
+    }
+    let mut pod = workloads::pod_of(name, annotations, cpu);
+    pod["metadata"]["labels"] = json!({"test": "groups", "app": name});
+    fixture.in_its_domain(pod)
+}
+
+/// A pod of 1 CPU in Kueue's group `train` of four.
+fn of_gang(fixture: &Fixture<'_>, name: &str, gang: &str) -> Value {
+    let mut pod = pod(fixture, name, "1", json!({}));
+    pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] = json!(gang);
+    pod["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] = json!("4");
+    pod["spec"]["schedulingGates"] = json!([{"name": "kueue.x-k8s.io/admission"}]);
+    pod
+}
+
+/// The site of the pod's node.
+fn site_of(fixture: &Fixture<'_>, pod: &Value) -> Option<String> {
+    let node = pod["spec"]["nodeName"].as_str()?;
+    let suffix = node.strip_prefix(&*fixture.namespace)?.strip_prefix('-')?;
+    Some(suffix.strip_suffix("-0")?.to_owned())
+}
+
+/// Waits until these pods run, and returns the site of each.
+fn run(fixture: &Fixture<'_>, names: &[&str]) -> Result<Vec<String>> {
+    eventually(&format!("{names:?} run"), BOUND, || {
+        let site = |name: &&str| {
+            let pod = fixture.kubectl.get("pod", name)?;
+            let site = site_of(fixture, &pod).filter(|_| pod["status"]["phase"] == "Running");
+            site.with_context(|| format!("{name}: {} {}", pod["metadata"]["annotations"], pod["status"]))
+        };
+        names.iter().map(site).collect()
+    })
+}
+
+/// Waits until these pods are gated for their group.
+fn are_gated(fixture: &Fixture<'_>, names: &[&str]) -> Result<()> {
+    eventually(&format!("{names:?} are gated"), BOUND, || {
+        for name in names {
+            let pod = fixture.kubectl.get("pod", name)?;
+            ensure!(
+                is_gated(&pod) && annotation(&pod, "reason") == Some("held_group"),
+                "{pod}"
+            );
+        }
+        Ok(())
+    })
+}
+
+e2e! { "groups::distant_member_waits_until_its_limit", Domain, distant_member_waits_until_its_limit }
+/// `db` does not fit the edge, where `web` runs, and the nearest cloud is farther than `web` allows. At its limit it goes there,
+/// and an Event says so.
+fn distant_member_waits_until_its_limit(fixture: &Fixture<'_>) -> Result<()> {
+    let (_nodes, config) = sites(fixture, "4s")?;
+    let (_edgeward, _registered) = fixture.registered_live(&config)?;
+    let web = pod(fixture, "web", "1", json!({"group": "shop", "near": "db=10ms"}));
+    fixture.kubectl.create(&web)?;
+    ensure!(run(fixture, &["web"])? == ["edge"]);
+    fixture
+        .kubectl
+        .create(&pod(fixture, "db", "6", json!({"group": "shop"})))?;
+    are_gated(fixture, &["db"])?;
+    ensure!(run(fixture, &["db"])? == ["near"]);
+    let db = fixture.kubectl.get("pod", "db")?;
+    ensure!(annotation(&db, "reason") == Some("released_timeout"), "{db}");
+    let event = eventually("the distance is told", BOUND, || {
+        events::one(fixture, "db", "FarFromGroup")
+    })?;
+    let note = event["note"].as_str().unwrap_or_default();
+    ensure!(note.contains("web, at edge") && note.contains("limit 10 ms"), "{note}");
+    Ok(())
+}
+
+e2e! { "groups::group_starts_whole", Domain, group_starts_whole }
+/// With a size, the components go where all of them fit. Two of three members start nothing, and the third starts all.
+fn group_starts_whole(fixture: &Fixture<'_>) -> Result<()> {
+    let (_nodes, config) = sites(fixture, "1h")?;
+    let (edgeward, _registered) = fixture.registered_live(&config)?;
+    let web = json!({"group": "shop", "groupSize": "2", "near": "db=10ms"});
+    fixture.kubectl.create(&pod(fixture, "web", "1", web))?;
+    are_gated(fixture, &["web"])?;
+    let gated = fixture.kubectl.get("pod", "web")?;
+    ensure!(
+        annotation(&gated, "explain") == Some(r#"{"groupPods":"1 of 2"}"#),
+        "{gated}"
+    );
+    fixture
+        .kubectl
+        .create(&pod(fixture, "db", "6", json!({"group": "shop", "groupSize": "2"})))?;
+    ensure!(run(fixture, &["web", "db"])? == ["near", "near"]);
+
+    let member = |name: &str| pod(fixture, name, "1", json!({"group": "trio", "groupSize": "3"}));
+    fixture.kubectl.create(&member("one"))?;
+    fixture.kubectl.create(&member("two"))?;
+    are_gated(fixture, &["one", "two"])?;
+    eventually("it is counted", BOUND, || {
+        ensure!(edgeward.count("edgeward_groups", &[("state", "incomplete")])? == 1);
+        Ok(())
+    })?;
+    are_gated(fixture, &["one", "two"])?;
+    fixture.kubectl.create(&member("three"))?;
+    ensure!(run(fixture, &["one", "two", "three"])? == ["edge", "edge", "edge"]);
+    Ok(())
+}
+
+e2e! { "groups::gang_goes_to_one_site_or_waits", Domain, 40, gang_goes_to_one_site_or_waits }
+/// A gang of four with Kueue's marks, and room for two at the edge: all go to one cloud, once Kueue's gates are gone. With the
+/// WAN down, the next gang waits whole, and another pod gets the room. When the edge has room for four, all start there.
+fn gang_goes_to_one_site_or_waits(fixture: &Fixture<'_>) -> Result<()> {
+    let (nodes, config) = sites(fixture, "5s")?;
+    let (_edgeward, _registered) = fixture.registered_live(&config)?;
+    fixture.kubectl.create(&pod(fixture, "filler", "2", json!({})))?;
+    ensure!(run(fixture, &["filler"])? == ["edge"]);
+    let gang = |gang: &str| -> Result<Vec<String>> {
+        let names: Vec<_> = (0..4).map(|i| format!("{gang}-{i}")).collect();
+        for name in &names {
+            fixture.kubectl.create(&of_gang(fixture, name, gang))?;
+        }
+        for name in &names {
+            admit(fixture, name)?;
+        }
+        Ok(names)
+    };
+    let first = gang("first")?;
+    let first: Vec<_> = first.iter().map(|name| &**name).collect();
+    let sites: BTreeSet<_> = run(fixture, &first)?.into_iter().collect();
+    ensure!(sites.len() == 1 && !sites.contains("edge"), "{sites:?}");
+
+    nodes.wan.close();
+    eventually("no cloud answers", BOUND, || {
+        let asking = fixture.kubectl.dry_run(&pod(fixture, "asking", "6", json!({})))?;
+        ensure!(is_gated(&asking), "{asking}");
+        Ok(())
+    })?;
+    let second = gang("second")?;
+    let second: Vec<_> = second.iter().map(|name| &**name).collect();
+    are_gated(fixture, &second)?;
+    fixture.kubectl.create(&pod(fixture, "rival", "1", json!({})))?;
+    ensure!(run(fixture, &["rival"])? == ["edge"]);
+    are_gated(fixture, &second)?;
+    nodes.resize(&format!("{}-{EDGE}", fixture.namespace), "7")?;
+    ensure!(run(fixture, &second)? == ["edge"; 4]);
+    Ok(())
+}
+
+/// Removes Kueue's gate, as Kueue does once it admits the group.
+fn admit(fixture: &Fixture<'_>, name: &str) -> Result<()> {
+    eventually(&format!("{name} is admitted"), BOUND, || {
+        let pod = fixture.kubectl.get("pod", name)?;
+        let gates = pod["spec"]["schedulingGates"].as_array().context("no gates")?;
+        let ours = gates.iter().filter(|gate| gate["name"] != "kueue.x-k8s.io/admission");
+        let version = &pod["metadata"]["resourceVersion"];
+        let patch = json!([
+            {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+            {"op": "replace", "path": "/spec/schedulingGates", "value": ours.collect::<Vec<_>>()},
+        ]);
+        fixture.kubectl.patch("pod", name, &patch, &["--type=json"])
+    })
+}
+
+e2e! { "groups::replicas_spread_over_sites", Domain, replicas_spread_over_sites }
+/// Four replicas that spread over sites run on all three. When the site with the fewest loses its only one, the next goes there.
+fn replicas_spread_over_sites(fixture: &Fixture<'_>) -> Result<()> {
+    let (nodes, config) = sites(fixture, "1h")?;
+    let (_edgeward, _registered) = fixture.registered_live(&config)?;
+    let slo = json!({"slo.example.io/class": "batch", "slo.example.io/spread": "sites"});
+    let mut deployment = workloads::deployment("web", 4, slo);
+    let spec = &mut deployment["spec"]["template"]["spec"];
+    spec["tolerations"] = json!([nodes.toleration()]);
+    fixture.kubectl.create(&fixture.in_its_domain(deployment))?;
+    let spread = || -> Result<BTreeMap<String, Vec<String>>> {
+        let mut sites = BTreeMap::<_, Vec<String>>::new();
+        for pod in fixture.kubectl.list("pods", "app=web")? {
+            let site = site_of(fixture, &pod).with_context(|| pod.to_string())?;
+            let name = pod["metadata"]["name"].as_str().context("a name")?;
+            ensure!(pod["metadata"]["deletionTimestamp"].is_null(), "{name} terminates");
+            sites.entry(site).or_default().push(name.to_owned());
+        }
+        let counts: Vec<_> = sites.iter().map(|(site, pods)| (&**site, pods.len())).collect();
+        ensure!(counts == [("edge", 2), ("far", 1), ("near", 1)], "{counts:?}");
+        Ok(sites)
+    };
+    let sites = eventually("they spread", BOUND, spread)?;
+    let lost = sites["far"].first().context("a pod at far")?;
+    fixture.kubectl.run(&["delete", "pod", lost, "--wait=false"], "")?;
+    eventually("another takes its place", BOUND, || {
+        let now = spread()?;
+        ensure!(now["far"].first() != Some(lost), "it is still there");
+        Ok(())
+    })?;
+    fixture.kubectl.run(&["delete", "deployment", "web"], "").map(drop)
+}
