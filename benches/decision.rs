@@ -4,12 +4,15 @@
 #![allow(clippy::unwrap_used)]
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use edgeward_cluster::pod_record::record;
+use edgeward_cluster::queue::Waitlist;
 use edgeward_decision::config::Config;
 use edgeward_decision::fleet_file;
 use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_decision::placement::decide::decide;
+use edgeward_decision::placement::ledger::Ledger;
 use edgeward_decision::placement::patch::{Stamp, patch};
 use edgeward_decision::placement::room::Room;
 use edgeward_decision::pod::Pod;
@@ -83,22 +86,69 @@ fn main() {
             move || drop(black_box(decide(workload, &Room::of(&snapshot), config, NOW)))
         });
     }
+    println!("\n| clouds | 8 | 128 |\n|---|---:|---:|");
+    let plans = [8, 128].map(|clouds| format!(" {:.1?} |", median(group_plan(clouds))));
+    println!("| plan, a group of 16 components |{}", plans.concat());
+}
+
+/// The plan for a group of 16 components, each near the next, on clouds of Liqo of which only the last by name has room for all.
+fn group_plan(clouds: usize) -> impl FnMut() {
+    let sites = (0..clouds).map(|i| {
+        json!({"name": format!("c{i:03}"), "kind": "liqo", "nodeSelector": {"c": format!("{i}")}, "wan": {"rttMs": 5 + i, "lossPct": 0}})
+    });
+    let nodes = (0..clouds).map(|i| {
+        json!({"name": format!("n{i}"), "labels": {"c": format!("{i}")},
+               "taints": [{"key": "virtual-node.liqo.io/not-allowed", "value": "true", "effect": "NoExecute"}],
+               "allocatable": {"cpu": if i + 1 == clouds { "16" } else { "15" }, "memory": "64Gi", "pods": 110}})
+    });
+    let edge = json!({"name": "edge", "kind": "edge"});
+    let document =
+        json!({"sites": std::iter::once(edge).chain(sites).collect::<Vec<_>>(), "nodes": nodes.collect::<Vec<_>>()});
+    let snapshot = fleet_file::read(&document, &Config::default(), NOW.moment).unwrap();
+    let mut waitlist = Waitlist::default();
+    for i in 0..16 {
+        let pod = json!({
+            "metadata": {
+                "name": format!("p{i}"), "namespace": "shop", "uid": format!("p{i}"), "resourceVersion": "1",
+                "creationTimestamp": NOW.wall.to_string(),
+                "annotations": {
+                    "slo.example.io/class": "batch", "slo.example.io/group": "g", "slo.example.io/groupSize": "16",
+                    "slo.example.io/component": format!("c{i}"), "slo.example.io/near": format!("c{}=2ms", (i + 1) % 16),
+                },
+            },
+            "spec": {
+                "schedulingGates": [{"name": "scheduling.example.io/awaiting-capacity"}],
+                "containers": [{"resources": {"requests": {"cpu": "1"}}}],
+            },
+        });
+        let text = pod.to_string();
+        let pod = Pod::from_json(&text).unwrap();
+        let record = record(&pod, &Config::default().keys).unwrap().unwrap();
+        waitlist.apply(record.gated_pod.unwrap(), NOW);
+    }
+    move || {
+        let plan = waitlist.plan(&snapshot, &Ledger::default(), &Config::default(), |_| true, NOW);
+        let placed = plan.entries.iter().filter(|entry| entry.together.is_some());
+        assert_eq!(placed.count(), 16);
+    }
+}
+
+/// The median time of a run.
+fn median(mut run: impl FnMut()) -> Duration {
+    const RUNS: usize = 501;
+    let mut times: Vec<_> = (0..RUNS)
+        .map(|_| {
+            let start = Instant::now();
+            run();
+            start.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    times[RUNS / 2]
 }
 
 /// Prints the median time of a run for each number of nodes.
 fn row<R: FnMut()>(name: &str, with: impl Fn(usize) -> R) {
-    const RUNS: usize = 501;
-    let cells = NODES.map(|nodes| {
-        let mut run = with(nodes);
-        let mut times: Vec<_> = (0..RUNS)
-            .map(|_| {
-                let start = Instant::now();
-                run();
-                start.elapsed()
-            })
-            .collect();
-        times.sort_unstable();
-        format!(" {:.1?} |", times[RUNS / 2])
-    });
+    let cells = NODES.map(|nodes| format!(" {:.1?} |", median(with(nodes))));
     println!("| {name} |{}", cells.concat());
 }

@@ -132,6 +132,7 @@ impl Why {
             namespace,
             name,
             workload: &workload,
+            snapshot: &snapshot,
         };
         let now = Now::from(&verdict);
         Ok(Explanation::new(subject, state, queue, now, causes, notes, &config))

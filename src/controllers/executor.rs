@@ -38,6 +38,14 @@ struct Executor {
     log_limit: LogLimit,
 }
 
+/// Limits what steps do at the same time.
+struct Turns {
+    /// Pods that are read or patched. Each may take a few MiB while it is read.
+    requests: Semaphore,
+    /// One decision at a time, because reviews wait for the ledger's lock as well.
+    decisions: Semaphore,
+}
+
 /// Carries out the newest plan while this replica holds the Lease. Never returns.
 pub async fn run(context: Context, plans: watch::Receiver<Arc<Plan>>) {
     let log_limit = LogLimit::new(context.clock);
@@ -52,19 +60,24 @@ pub async fn run(context: Context, plans: watch::Receiver<Arc<Plan>>) {
 impl Executor {
     async fn serve(&self) {
         let (mut plans, mut progress) = (self.plans.clone(), Progress::default());
-        let turn = Semaphore::new(1);
+        let turns = Turns {
+            requests: Semaphore::new(AT_ONCE),
+            decisions: Semaphore::new(1),
+        };
         let mut under_way = FuturesUnordered::new();
         loop {
             let plan = Arc::clone(&plans.borrow_and_update());
             let (due, retry_at) = progress.begin(&plan, &self.context.config.load(), self.context.clock.moment());
-            under_way.extend(due.into_iter().map(|step| self.carry_out(step, &turn)));
+            under_way.extend(due.into_iter().map(|step| self.carry_out(step, &turns)));
             tokio::select! {
-                Some(outcomes) = under_way.next() => for (entry, outcome) in outcomes {
-                    if let Some(PatchResult::Refused(error) | PatchResult::Unavailable(error)) = &outcome {
-                        self.report(&entry.pod, error, matches!(outcome, Some(PatchResult::Refused(_))));
+                Some(outcomes) = under_way.next() => {
+                    for (entry, outcome) in &outcomes {
+                        if let Some(PatchResult::Refused(error) | PatchResult::Unavailable(error)) = outcome {
+                            self.report(&entry.pod, error, matches!(outcome, Some(PatchResult::Refused(_))));
+                        }
                     }
-                    progress.finish(&entry, outcome, self.context.clock.moment());
-                },
+                    progress.finish(outcomes, self.context.clock.moment());
+                }
                 changed = plans.changed() => if changed.is_err() {
                     return;
                 },
@@ -75,36 +88,35 @@ impl Executor {
 
     /// Reads the pods of a step and decides, which reserves their room, and then patches them. If a pod of a group cannot be
     /// placed, none is patched and every reservation is dropped. The outcome is `None` if nothing has to change. Pods ahead
-    /// in the plan keep their room by their claims, so the order of reading does not matter. `turn` admits one decision at a
-    /// time, because reviews wait for the ledger's lock as well.
-    async fn carry_out(&self, step: Vec<PlanEntry>, turn: &Semaphore) -> Vec<(PlanEntry, Option<PatchResult>)> {
-        let (mut changes, mut outcomes) = (vec![], vec![]);
-        let mut changed = stream::iter(step)
-            .map(|entry| self.change(entry, turn))
-            .buffered(AT_ONCE);
+    /// in the plan keep their room by their claims, so the order of reading does not matter.
+    async fn carry_out(&self, step: Vec<PlanEntry>, turns: &Turns) -> Vec<(PlanEntry, Option<PatchResult>)> {
+        let entries = stream::iter(step.clone()).map(|entry| self.change(entry, turns));
+        let (mut changes, mut changed) = (vec![], entries.buffered(AT_ONCE));
         while let Some((entry, change)) = changed.next().await {
-            match change {
-                Ok(Some(change)) => changes.push((entry, change)),
-                Ok(None) => outcomes.push((entry, None)),
-                Err(outcome) => {
-                    self.count(UNREAD, &outcome);
-                    outcomes.push((entry, Some(outcome)));
+            let mut outcome = match change {
+                Ok(Some(change)) => {
+                    changes.push((entry, change));
+                    continue;
                 }
-            }
+                Ok(None) => None,
+                Err(outcome) => Some(outcome),
+            };
+            outcome.iter().for_each(|outcome| self.count(UNREAD, outcome));
+            let mut with_outcome = |other: PlanEntry| {
+                let is_it = other.pod.uid == entry.pod.uid;
+                (other, is_it.then(|| outcome.take()).flatten())
+            };
+            return step.into_iter().map(&mut with_outcome).collect();
         }
-        // A step of one pod has either an outcome or a change.
-        if !outcomes.is_empty() {
-            outcomes.extend(changes.into_iter().map(|(entry, _)| (entry, None)));
-            return outcomes;
-        }
-        let patched = stream::iter(changes).map(|(entry, change)| self.patch(entry, change));
+        let patched = stream::iter(changes).map(|(entry, change)| self.patch(entry, change, turns));
         patched.buffered(AT_ONCE).collect().await
     }
 
-    async fn change(&self, entry: PlanEntry, turn: &Semaphore) -> (PlanEntry, Result<Option<Change>, PatchResult>) {
+    async fn change(&self, entry: PlanEntry, turns: &Turns) -> (PlanEntry, Result<Option<Change>, PatchResult>) {
+        let _request = turns.requests.acquire().await;
         let change = match pod_patch::read(&self.context.client, &entry.pod.namespace, &entry.pod.name).await {
             Ok(pod) => {
-                let _turn = turn.acquire().await;
+                let _decision = turns.decisions.acquire().await;
                 self.decide(entry.clone(), pod).await
             }
             Err(outcome) => Err(outcome),
@@ -112,7 +124,8 @@ impl Executor {
         (entry, change)
     }
 
-    async fn patch(&self, entry: PlanEntry, change: Change) -> (PlanEntry, Option<PatchResult>) {
+    async fn patch(&self, entry: PlanEntry, change: Change, turns: &Turns) -> (PlanEntry, Option<PatchResult>) {
+        let _request = turns.requests.acquire().await;
         let (pod, operations) = (&entry.pod, &change.operations);
         let name: [&str; 2] = [&pod.namespace, &pod.name];
         let outcome = pod_patch::patch(&self.context.client, name, &pod.resource_version, operations).await;

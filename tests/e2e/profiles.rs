@@ -158,7 +158,7 @@ fn commands_say_so(fixture: &Fixture<'_>, config: &Value, asks: &Value) -> Resul
     let namespace = format!("--namespace={}", fixture.namespace);
     let said = fleet_command::edgeward(fixture, config, &["why", "asks", &namespace])?;
     for text in [
-        "its performance profile prefers this cloud (cloud_profile)",
+        "its performance profile or its group prefers this cloud (cloud_profile)",
         "profile=greenness edge=0.75 cloud=0.25 margin=0.05, lower is better, cloud is preferred",
     ] {
         ensure!(said.stdout.contains(text), "{}\n{}", said.stdout, said.stderr);

@@ -4,6 +4,7 @@
 extern crate edgeward_harness;
 
 mod burst;
+mod groups;
 mod liqo;
 mod load;
 mod memory;

@@ -24,7 +24,7 @@ use edgeward_decision::placement::ledger::Ledger;
 use edgeward_decision::placement::verdict::{Action, Reason, Verdict};
 use edgeward_kube::node::NodeId;
 use edgeward_kube::units::{Micros, Moment, Now};
-use groups::GroupKey;
+use groups::{GroupKey, search_cost};
 use planning::{Planning, Purse, purses};
 
 pub use groups::GroupCounts;
@@ -71,14 +71,26 @@ impl GatedPod {
     }
 
     /// When the pod should have been released, by its annotations, as of `now`. `None` while it waits for gates of others
-    /// or for a site that is `Away`, because the time is unknown then.
+    /// or for a site that is `Away`, and for a pod that starts together with others, because the time is unknown then.
     pub fn limit(&self, config: &Config, now: jiff::Timestamp) -> Option<jiff::Timestamp> {
-        if self.waited_for_others() || self.waits_for_site() || self.has_other_gates {
+        let starts_together = self
+            .membership()
+            .is_some_and(|group| group.is_gang || group.size.is_some());
+        if self.waited_for_others() || self.waits_for_site() || self.has_other_gates || starts_together {
             return None;
         }
         let since = self.stated.filter(|at| *at <= now).max(self.created)?;
         let longest = i64::try_from(self.longest(config).0).ok()?;
         since.checked_add(jiff::SignedDuration::from_micros(longest)).ok()
+    }
+
+    fn membership(&self) -> Option<&Arc<Membership>> {
+        self.workload.as_ref().and_then(Workload::membership)
+    }
+
+    /// Whether the pod is of a gang.
+    pub fn is_of_gang(&self) -> bool {
+        self.membership().is_some_and(|group| group.is_gang)
     }
 
     /// The longest time that the pod may be gated.
@@ -248,8 +260,7 @@ impl Waitlist {
 
     /// Changes the number of gated pods of the pod's group.
     fn count_member(&mut self, pod: &GatedPod, by: i64) {
-        let membership = pod.workload.as_ref().and_then(Workload::membership);
-        if let Some(membership) = membership {
+        if let Some(membership) = pod.membership().filter(|_| !pod.has_other_gates) {
             Arc::make_mut(&mut self.members).change(&pod.namespace, membership, by);
         }
     }
@@ -270,12 +281,10 @@ impl Waitlist {
         self.pods.values_mut().for_each(|entry| entry.without_site = None);
     }
 
-    /// Whether where other pods run matters to any pod: it has required affinity to them, or a group.
+    /// Whether any pod has required affinity to other pods.
     fn waits_for_pods(&self) -> bool {
         let workloads = self.pods.values().filter_map(|entry| entry.pod.workload.as_ref());
-        workloads
-            .into_iter()
-            .any(|workload| !workload.near.is_empty() || workload.membership().is_some())
+        workloads.into_iter().any(|workload| !workload.near.is_empty())
     }
 
     /// Discards the last plan because nodes or the order of pods may be different. The next plan is made without a pause.
@@ -300,6 +309,7 @@ impl Waitlist {
         self.changed |= is_freed
             || is_stale != self.stale
             || delta.pods && self.waits_for_pods()
+            || (delta.members || delta.distances) && !self.members.is_empty()
             || !delta.gained.is_empty()
             || delta.lost.iter().any(is_claimed);
         if !delta.gained.is_empty() {
@@ -404,7 +414,8 @@ impl Waitlist {
         let moments = self.pods.values();
         let moments = moments.flat_map(|entry| entry.moments(snapshot, config, is_ours(entry)));
         self.due = moments.filter(|at| *at > now.moment).chain(group_due).min();
-        let is_limited = |entry: &&Entry| !entry.pod.waited_for_others() && !entry.pod.waits_for_site();
+        let is_limited =
+            |entry: &&Entry| !entry.pod.waited_for_others() && !entry.pod.waits_for_site() && !entry.pod.is_of_gang();
         let ours = self.pods.values().filter(is_limited);
         Plan {
             entries,
@@ -433,7 +444,8 @@ impl Waitlist {
                     let known = entry.known_reason(age);
                     let group = workload.membership();
                     let size = group.and_then(|group| snapshot.size_of(&entry.pod.namespace, group));
-                    let cost = || cost(workload, snapshot) + snapshot.node_count();
+                    let of_search = size.map_or(0, |_| search_cost(snapshot));
+                    let cost = || cost(workload, snapshot) + snapshot.node_count() + of_search;
                     in_order.push(Planned {
                         queue_key: entry.pod.queue_key_of(workload, config).late(is_late),
                         entry,
@@ -480,6 +492,11 @@ impl<'p> Planned<'p> {
         self.size?;
         let membership = self.workload.membership()?;
         Some((&self.entry.pod.namespace, &membership.group))
+    }
+
+    /// Whether the pod's controller spreads its pods over sites.
+    fn spreads(&self) -> bool {
+        self.workload.intent.as_ref().is_some_and(|intent| intent.spreads)
     }
 
     fn is_of_gang(&self) -> bool {

@@ -9,6 +9,8 @@ use crate::cli::sentence;
 use crate::inspect::Connection;
 use crate::inspect::installation::{self, User};
 use crate::watch::namespaced_name::NamespacedName;
+use crate::watch::objects::is_installed;
+use crate::watch::raw::Gvr;
 use crate::watch::volumes::can_have_data;
 
 const AREA: &str = "rights";
@@ -27,6 +29,12 @@ const EVENTS: &str = "events.events.k8s.io";
 const SLICES: &str = "endpointslices.discovery.k8s.io";
 const LEASES: &str = "leases.coordination.k8s.io";
 const WEBHOOKS: &str = "mutatingwebhookconfigurations.admissionregistration.k8s.io";
+/// The kinds of gangs, with the names by which a review of rights calls them.
+const POD_GROUPS: [(Gvr, &str); 2] = [
+    (Gvr::POD_GROUPS, "podgroups.scheduling.k8s.io"),
+    (Gvr::COSCHEDULING_POD_GROUPS, "podgroups.scheduling.x-k8s.io"),
+];
+
 const LIQO: &str = "foreignclusters.core.liqo.io virtualnodes.offloading.liqo.io namespaceoffloadings.offloading.liqo.io \
                     namespacemaps.offloading.liqo.io connections.networking.liqo.io";
 
@@ -117,6 +125,19 @@ async fn judge(connection: &Connection, user: User<'_>, facts: &Facts) -> anyhow
     let mut findings = Vec::new();
     for need in needs(facts) {
         findings.extend(lacking(connection, user, need, &fix).await?);
+    }
+    for (kind, names) in POD_GROUPS {
+        if is_installed(kind, &connection.client).await? {
+            let need = (
+                Warning,
+                names,
+                VIEW,
+                (None, None),
+                "the pods of a gang do not start together",
+            );
+            let fix = "apply deploy/groups, or set podGroups.enabled in the chart";
+            findings.extend(lacking(connection, user, need, fix).await?);
+        }
     }
     // Pods may be changed everywhere, or in the namespaces that opted in. If no namespace opted in, no pod is gated
     // yet.

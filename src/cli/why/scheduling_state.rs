@@ -184,7 +184,7 @@ impl Decided {
         }
         let timestamp = written(&keys.timestamp).and_then(|at| at.parse::<Timestamp>().ok());
         let age = timestamp.and_then(|at| u64::try_from(now.duration_since(at).as_secs()).ok());
-        let explain = written(&keys.explain).and_then(|text| serde_json::from_str::<Map<String, Value>>(&text).ok());
+        let explained = written(&keys.explain).and_then(|text| serde_json::from_str::<Map<String, Value>>(&text).ok());
         Some(Self {
             decision: written(&keys.decision),
             site: written(&keys.site),
@@ -192,7 +192,12 @@ impl Decided {
             timestamp,
             age,
             wan_rtt_ms: written(&keys.wan_rtt_ms),
-            sites: explain.iter().flatten().map(Then::read).collect(),
+            sites: explained
+                .iter()
+                .flatten()
+                .filter(|(name, _)| *name != explain::GROUP_PODS)
+                .map(Then::read)
+                .collect(),
         })
     }
 }

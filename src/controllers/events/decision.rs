@@ -221,6 +221,9 @@ pub fn assessment(entry: &Value) -> String {
     if let Some(eta) = number(["eta", "etaMs"]) {
         parts.push(format!("ETA {eta} ms"));
     }
+    if let Some(far) = entry["far"].as_object() {
+        parts.push(format!("far from its group: {}", sentences::details(far).join(", ")));
+    }
     let refusals: Vec<_> = explain::refusals(entry)
         .map(|(code, numbers)| sentences::refusal(code, &numbers))
         .collect();

@@ -135,13 +135,35 @@ pub fn in_another<T>(
     runs_pods: bool,
     script: impl FnOnce(&Fixture<'_>) -> Result<T>,
 ) -> Result<T> {
-    let binaries = control_plane::binaries()?.context("there is no control plane to be had")?;
     let shape = Shape {
         is_measured: true,
         runs_pods,
         ..Shape::default()
     };
-    let plane = ControlPlane::start(fixture.runtime, &binaries, &shape)?;
+    in_cluster_of(fixture, name, &shape, script)
+}
+
+/// Runs a script in another cluster, where Kubernetes' own gangs are served and scheduled.
+pub fn in_another_with_gangs<T>(
+    fixture: &Fixture<'_>,
+    name: &str,
+    script: impl FnOnce(&Fixture<'_>) -> Result<T>,
+) -> Result<T> {
+    let shape = Shape {
+        has_gangs: true,
+        ..Shape::default()
+    };
+    in_cluster_of(fixture, name, &shape, script)
+}
+
+fn in_cluster_of<T>(
+    fixture: &Fixture<'_>,
+    name: &str,
+    shape: &Shape,
+    script: impl FnOnce(&Fixture<'_>) -> Result<T>,
+) -> Result<T> {
+    let binaries = control_plane::binaries()?.context("there is no control plane to be had")?;
+    let plane = ControlPlane::start(fixture.runtime, &binaries, shape)?;
     let fixture = Fixture::open(&plane, fixture.runtime, fixture.program, name, Domain::Shared)?;
     script(&fixture).map_err(|error| fixture.with_logs(error))
 }

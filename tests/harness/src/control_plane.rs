@@ -59,6 +59,9 @@ pub const SERVICES: &str = "10.96.0.0/16";
 /// The address of the Service `kubernetes`.
 const FIRST_SERVICE: &str = "10.96.0.1";
 
+/// Feature gates of Kubernetes' own gangs.
+const GANGS: &str = "GenericWorkload=true,GangScheduling=true";
+
 const KUBECONFIG: &str = "kubeconfig";
 const EDGEWARD_KUBECONFIG: &str = "edgeward.kubeconfig";
 
@@ -79,6 +82,8 @@ pub struct Shape {
     pub is_measured: bool,
     /// Whether kwok runs pods. With many pods, kwok lists all of them again whenever it falls behind its watch.
     pub runs_pods: bool,
+    /// Whether Kubernetes' own gangs are served and scheduled, which is alpha.
+    pub has_gangs: bool,
     /// The address of a real node in this network namespace. Pods reach the API server there, and kwok does not run.
     pub real_node: Option<IpAddr>,
 }
@@ -91,6 +96,7 @@ impl Shape {
             detection,
             is_measured: false,
             runs_pods: true,
+            has_gangs: false,
             real_node: None,
         }
     }
@@ -167,6 +173,10 @@ impl ControlPlane {
         self.processes.push(start("etcd", etcd_args(&dir, ports))?);
         let mut args = api_server_args(files, ports);
         args.push(flag("admission-control-config-file", self.credentials.configuration()));
+        if shape.has_gangs {
+            let gates = format!("--feature-gates={GANGS}");
+            args.extend([gates, "--runtime-config=scheduling.k8s.io/v1alpha2=true".to_owned()]);
+        }
         self.processes.push(start("kube-apiserver", args)?);
         eventually("kube-apiserver is ready", BOUND, || {
             self.processes.iter_mut().try_for_each(Process::ensure_running)?;
@@ -504,6 +514,9 @@ fn component_args(dir: &Path, files: &Files, address: SocketAddr, shape: &Shape)
         flag("cert-dir", dir.join(format!("certificates-{}", address.port()))),
         "--leader-elect=false".to_owned(),
     ];
+    if shape.has_gangs {
+        args.push(format!("--feature-gates={GANGS}"));
+    }
     if shape.is_measured {
         args.extend(["--kube-api-qps=1000", "--kube-api-burst=1000"].map(str::to_owned));
     }

@@ -287,6 +287,12 @@ impl<'run> Fixture<'run> {
         Ok(())
     }
 
+    /// Lets edgeward read PodGroups, as `deploy/groups` does, until the test ends.
+    pub fn allow_groups(&self) -> Result<()> {
+        self.allow(self.plane.rights.grant_groups(&self.plane.kubectl)?);
+        Ok(())
+    }
+
     fn allow(&self, granted: Granted) {
         let mut all = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(granted);

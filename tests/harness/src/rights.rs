@@ -113,6 +113,12 @@ impl Rights {
         })
     }
 
+    /// Adds the rights to read PodGroups.
+    pub(crate) fn grant_groups(&self, kubectl: &Kubectl) -> Result<Granted> {
+        let groups = kubectl.render(&workspace().join("deploy/groups"))?;
+        Granted::apply(groups, kubectl.clone())
+    }
+
     /// Adds the rights to read Liqo's objects, volumes and claims. Liqo's sites need all of them.
     pub(crate) fn grant_liqo(&self, kubectl: &Kubectl) -> Result<Granted> {
         Granted::apply(self.liqo_and_data(), kubectl.clone())

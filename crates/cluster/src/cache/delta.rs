@@ -19,6 +19,10 @@ pub struct RoomDelta {
     pub sites: bool,
     /// Whether pods came to a site or left it.
     pub pods: bool,
+    /// Whether pods of groups came to a site or left it.
+    pub members: bool,
+    /// Whether the RTT of a link changed.
+    pub distances: bool,
 }
 
 /// Whether two states of a node differ at most in the pods on it, in what placement does not depend on, and in its youth.
@@ -51,7 +55,9 @@ impl RoomDelta {
         if !Arc::ptr_eq(&old.nodes, &new.nodes) {
             self.compare_nodes(&old.nodes, &new.nodes);
         }
-        self.pods |= old.labelled != new.labelled || old.members != new.members;
+        self.pods |= old.labelled != new.labelled;
+        self.members |= old.members != new.members || old.succeeded_members != new.succeeded_members;
+        self.distances |= old.link.map(|link| link.rtt) != new.link.map(|link| link.rtt);
         let link = |site: &Site| {
             let fresh = site.link.filter(|link| now.since(link.as_of) <= ttl);
             fresh.map(|link| (link.state, link.rtt.is_some()))

@@ -36,6 +36,7 @@ pub(super) struct PodEntry {
     /// Whether the pod's controller spreads its pods over sites.
     pub(super) spreads: bool,
     pub(super) phase: Phase,
+    pub(super) failed: bool,
     pub(super) gated: bool,
     pub(super) terminating: Option<Termination>,
     /// Whether the pod was seen before its termination began. Otherwise, the duration is unknown.
@@ -117,6 +118,8 @@ pub(super) struct Unbound {
     pub(super) possible_node: Option<NodeId>,
     /// Whether the pod's time to charge a guess is over.
     pub(super) is_expired: bool,
+    /// Whether the pod is of a gang, which is refused while members are missing.
+    pub(super) is_gang: bool,
 }
 
 impl Unbound {
@@ -127,7 +130,7 @@ impl Unbound {
 
     /// Whether the pod may charge a guess: it was not refused, and its time is not over.
     pub(super) fn may_charge(&self) -> bool {
-        self.refusal.is_none() && !self.is_expired
+        (self.refusal.is_none() || self.is_gang) && !self.is_expired
     }
 
     /// Whether the pod waits for room that its site could have.
@@ -155,6 +158,13 @@ pub(super) struct Counted {
     pub(super) stays: bool,
     /// Whether the pod counts by its labels.
     pub(super) lives: bool,
-    /// Whether the pod counts for its group.
-    pub(super) is_member: bool,
+    /// Whether the pod counts for its group, as a live pod or as one that has succeeded.
+    pub(super) member: Option<Membered>,
+}
+
+/// How a pod counts for its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Membered {
+    Live,
+    Succeeded,
 }

@@ -185,6 +185,7 @@ impl Cache {
             membership: record.membership.clone(),
             spreads: record.spreads,
             phase: record.phase,
+            failed: record.failed,
             gated: record.gated,
             terminating: None,
             was_seen_before_it_terminated: record.terminating.is_none()
@@ -251,6 +252,7 @@ impl Cache {
                 .map_or(reserved_node, |before| before.node)
                 .filter(|id| self.nodes.by_id.contains_key(id)),
             possible_node: before.and_then(|before| before.possible_node),
+            is_gang: record.membership.as_ref().is_some_and(|group| group.is_gang),
             is_expired: lost_nomination || before.is_some_and(|before| before.is_expired),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cache::Cache;
-use crate::cache::entry::{Controller, Counted, PodEntry, Unbound};
+use crate::cache::entry::{Controller, Counted, Membered, PodEntry, Unbound};
 use crate::pod_record::Phase;
 use edgeward_decision::config::SitePolicy;
 use edgeward_decision::model::remote_room::Start;
@@ -118,8 +118,12 @@ impl Cache {
         if let (true, Some(labels)) = (counted.lives, &entry.labels) {
             Arc::make_mut(&mut site.site.labelled).change(namespace, labels, by);
         }
-        if let (true, Some(membership)) = (counted.is_member, &entry.membership) {
-            Arc::make_mut(&mut site.site.members).change(namespace, membership, by);
+        if let (Some(member), Some(membership)) = (counted.member, &entry.membership) {
+            let members = match member {
+                Membered::Live => &mut site.site.members,
+                Membered::Succeeded => &mut site.site.succeeded_members,
+            };
+            Arc::make_mut(members).change(namespace, membership, by);
         }
     }
 
@@ -157,14 +161,11 @@ impl Cache {
         let group = entry.slo.filter(|_| is_in_queue);
         let is_live = is_active && !is_terminating;
         let spreads = self.config.site_policy == SitePolicy::Spread || entry.spreads;
-        let has_place = |membership| self.sites[site].site.members.has_place_for(namespace, membership);
-        let was_member = entry
-            .counted
-            .is_some_and(|counted| counted.is_member && counted.site == site);
-        let is_member = entry
-            .membership
-            .as_ref()
-            .is_some_and(|membership| was_member || has_place(membership));
+        let member = match entry.phase {
+            Phase::Finished => (!entry.failed).then_some(Membered::Succeeded),
+            _ => is_live.then_some(Membered::Live),
+        };
+        let member = member.filter(|member| self.is_counted_member(entry, site, *member));
         Some(Counted {
             site,
             group: group.map(|(class, stated)| (class, entry.priority, cap(stated))),
@@ -173,8 +174,22 @@ impl Cache {
             is_witness,
             stays: is_live && spreads,
             lives: is_active && !unbound.is_some_and(Unbound::is_refused),
-            is_member: is_live && is_member,
+            member,
         })
+    }
+
+    /// Whether the pod counts for its group at this site: it does already, or the limits leave a place for it.
+    fn is_counted_member(&self, entry: &PodEntry, site: usize, member: Membered) -> bool {
+        let Some(membership) = &entry.membership else {
+            return false;
+        };
+        let members = match member {
+            Membered::Live => &self.sites[site].site.members,
+            Membered::Succeeded => &self.sites[site].site.succeeded_members,
+        };
+        let before = entry.counted.filter(|counted| counted.site == site);
+        before.is_some_and(|counted| counted.member == Some(member))
+            || members.has_place_for(&entry.namespace, membership)
     }
 
     /// Keeps the site closed that this pod has closed, if the pod is gone.

@@ -1,14 +1,14 @@
 //! Groups that start together: one entry of the plan, placed whole or not at all.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::planning::Planning;
 use super::{PlanAction, Planned, Together};
 use edgeward_decision::model::group::{Membership, Within, limits};
 use edgeward_decision::model::queue_claims::{QueueClaim, QueueClaims};
-use edgeward_decision::model::snapshot::Site;
 use edgeward_decision::model::snapshot::delay;
+use edgeward_decision::model::snapshot::{Site, Snapshot};
 use edgeward_decision::model::workload::{QueueKey, Workload};
 use edgeward_decision::placement::decide::{decide, node_at};
 use edgeward_decision::placement::located::located_beside;
@@ -20,7 +20,20 @@ use edgeward_kube::units::Moment;
 const MAX_ASSESSMENTS: usize = 2_000;
 
 /// The most distances between sites that are compared, for one group in one plan.
-const MAX_DISTANCES: usize = 200_000;
+const MAX_DISTANCES: usize = 100_000;
+
+/// How many comparisons of distances cost as much as one of a pod's constraints with a node.
+const DISTANCES_PER_COMPARISON: usize = 4;
+
+/// The comparisons that a purse has for each pod of a group, in addition to its decision. A longer search uses up the purse.
+pub(super) fn search_cost(snapshot: &Snapshot) -> usize {
+    8 * (1 + nodes_of_site(snapshot))
+}
+
+/// The mean number of nodes of a site.
+fn nodes_of_site(snapshot: &Snapshot) -> usize {
+    snapshot.node_count() / snapshot.sites.len().max(1)
+}
 
 /// The gated pods of a group that starts together, in the order of the queue.
 pub(super) type Group<'a, 'p> = &'a [&'a Planned<'p>];
@@ -60,45 +73,46 @@ struct Search<'a, 'p> {
 }
 
 impl<'p> Planning<'p> {
-    /// Decides about a group. Its pods keep waiting until as many exist as start together, and all have a place. At the limit,
-    /// which is the longest of the pods' classes, each pod is decided on its own. A gang has no limit.
+    /// Decides about a group. Its pods keep waiting until as many exist as start together, and all of these have a place. Pods
+    /// beyond that are decided on their own, and so are those of a group that has started or is past its limit. The limit is
+    /// the longest of the pods' classes. A gang has none.
     pub(super) fn consider_group(&mut self, pods: Group<'_, 'p>) {
         let Some(first) = pods.first() else { return };
-        let Some(size) = pods.iter().filter_map(|planned| planned.size).max() else {
-            return;
-        };
+        let (namespace, group) = first.group().unwrap_or_default();
+        let size = pods.iter().filter_map(|planned| planned.size).max().unwrap_or_default();
         let (since, due) = self.times(pods);
         let is_overdue = due <= self.now.moment;
         if !is_overdue {
             self.due = Some(self.due.map_or(due, |before| before.min(due)));
         }
-        let mut existing = self.placed(first);
-        let mut ready = vec![];
-        for planned in pods {
-            if planned.known.is_some() {
-                // Gates of others keep the pod, and so its group.
-                self.consider(planned);
-            } else {
-                existing += 1;
-                let is_releasing = self.ledger.releases(&planned.entry.pod.uid);
-                ready.extend((!is_releasing).then_some(*planned));
-            }
-        }
-        let is_complete = existing >= size as usize;
-        if ready.is_empty() || is_complete && self.place_group(&ready, since) {
+        let (others, pods): (Vec<_>, Vec<_>) = pods.iter().partition(|planned| planned.known.is_some());
+        // Gates of others keep a pod.
+        others.into_iter().for_each(|planned| self.consider(planned));
+        let (releasing, ready): (Vec<_>, Vec<_>) = pods
+            .iter()
+            .partition(|planned| self.ledger.releases(&planned.entry.pod.uid));
+        let placed = usize::try_from(self.snapshot.placed(namespace, group)).unwrap_or(usize::MAX);
+        let placed = placed.saturating_add(releasing.len());
+        let missing = (size as usize).saturating_sub(placed);
+        if ready.is_empty() {
             return;
         }
-        if is_overdue && !first.is_of_gang() {
+        let is_complete = missing <= ready.len();
+        if is_complete && self.place_group(&ready[..missing], since) {
+            ready[missing..].iter().for_each(|planned| self.consider(planned));
+        } else if is_overdue && !first.is_of_gang() {
             ready
                 .iter()
                 .for_each(|planned| self.consider(&planned.overdue_since(since)));
-            return;
+        } else if placed > 0 && !is_complete && !first.is_of_gang() {
+            ready.iter().for_each(|planned| self.consider(planned));
+        } else {
+            self.groups.waiting += usize::from(is_complete);
+            self.groups.incomplete += usize::from(!is_complete);
+            ready
+                .iter()
+                .for_each(|planned| self.update_reason(planned.entry, Reason::HeldGroup));
         }
-        self.groups.waiting += usize::from(is_complete);
-        self.groups.incomplete += usize::from(!is_complete);
-        ready
-            .iter()
-            .for_each(|planned| self.update_reason(planned.entry, Reason::HeldGroup));
     }
 
     /// Since when the first pod of the group is gated, and when the group reaches its limit.
@@ -108,39 +122,29 @@ impl<'p> Planning<'p> {
         (since, since.after(longest.unwrap_or_default()))
     }
 
-    /// The number of pods of this pod's group that are at sites.
-    fn placed(&self, planned: &Planned<'p>) -> usize {
-        let Some((namespace, group)) = planned.group() else {
-            return 0;
-        };
-        let sites = self.snapshot.sites.iter();
-        let pods = sites
-            .flat_map(|site| site.members.of(namespace, group))
-            .map(|(_, pods)| pods);
-        usize::try_from(pods.sum::<u64>()).unwrap_or(usize::MAX)
-    }
-
-    /// Claims room for all pods and releases them together, or leaves that to the next plan. False if not all have a place.
+    /// Claims room for all these pods and releases them together, or leaves that to the next plan. False if not all have a
+    /// place.
     fn place_group(&mut self, pods: Group<'_, 'p>, since: Moment) -> bool {
         let Some(first) = pods.first() else { return true };
-        let cost = pods.iter().map(|planned| planned.cost).sum();
-        if self.is_earlier(first) {
-            pods.iter().for_each(|planned| self.keep_last(planned));
+        let claims = if self.is_earlier(first) {
+            // As in the last plan, until the pods behind have been considered.
+            Some(self.before.clone())
+        } else if self.pay(
+            first,
+            pods.iter()
+                .map(|planned| planned.cost.saturating_sub(search_cost(self.snapshot)))
+                .sum(),
+        ) {
+            self.search(pods, since)
+        } else {
             return true;
-        }
-        if !self.pay(first, cost) {
-            return true;
-        }
-        let Some(claims) = self.search(pods, since) else {
-            self.claims.leave_waiting(first.queue_key);
-            return false;
         };
+        let Some(claims) = claims else { return false };
         let (namespace, group) = first.group().unwrap_or_default();
         let group: Arc<str> = format!("{namespace}/{group}").into();
         for planned in pods {
-            let Some(claim) = claims.of(&planned.entry.pod.uid) else {
-                continue;
-            };
+            let claim = claims.of(&planned.entry.pod.uid).filter(|claim| claim.has_room);
+            let Some(claim) = claim else { continue };
             self.claims.add(claim.clone());
             let together = Together {
                 group: Arc::clone(&group),
@@ -168,27 +172,20 @@ impl<'p> Planning<'p> {
             .units
             .iter()
             .any(|unit| unit.membership.near.iter().any(|near| near.is_optional));
-        let mut claims = self.claims.clone();
-        let mut is_found = search.place(self, &mut claims);
-        if !is_found && has_optional {
+        let mut found = search.run(self);
+        if found.is_none() && has_optional {
             search.keeps_optional = false;
-            search.sites.clear();
-            claims = self.claims.clone();
-            is_found = search.place(self, &mut claims);
+            found = search.run(self);
         }
-        let nodes = self.snapshot.node_count() / self.snapshot.sites.len().max(1);
-        self.comparisons = self.comparisons.saturating_add(search.assessments * (1 + nodes));
-        is_found.then_some(claims)
+        found
     }
 
     /// The pods as units. `None` if a unit has no place.
     fn units<'a>(&mut self, pods: Group<'a, 'p>, queue_key: QueueKey, since: Moment) -> Option<Vec<Unit<'a, 'p>>> {
         let mut units = Vec::<Unit<'_, '_>>::new();
         let mut known = HashMap::<Workload<'static>, Vec<&'p Site>>::new();
-        let memberships: Vec<_> = pods
-            .iter()
-            .filter_map(|planned| planned.workload.membership())
-            .collect();
+        let memberships = pods.iter().filter_map(|planned| planned.workload.membership());
+        let memberships: BTreeSet<_> = memberships.collect();
         for planned in pods {
             let membership = planned.workload.membership()?;
             let kind = super::planning::kind_of(planned.workload, self.snapshot);
@@ -236,11 +233,39 @@ impl<'p> Planning<'p> {
 }
 
 impl<'p> Search<'_, 'p> {
+    /// The plan's claims with those of the whole group. `None` if no place for all of it is found. The purse of the group pays.
+    fn run(&mut self, planning: &mut Planning<'p>) -> Option<QueueClaims> {
+        let mut claims = planning.claims.clone();
+        (self.assessments, self.distances) = (0, 0);
+        self.sites.clear();
+        let is_found = self.place(planning, &mut claims);
+        let nodes = nodes_of_site(planning.snapshot);
+        let cost = self.assessments * (1 + nodes) + self.distances / DISTANCES_PER_COMPARISON;
+        if let Some(first) = self.units.first().and_then(|unit| unit.pods.first()) {
+            planning.pay(first, cost);
+        }
+        is_found.then_some(claims)
+    }
+
+    /// The sites where the unit may be placed, best first. Of a controller that spreads its pods, sites with fewer of the
+    /// group's pods come first.
+    fn places(&self, unit: usize) -> Vec<&'p Site> {
+        let mut places = self.units[unit].places.clone();
+        let spreads = |unit: &Unit<'_, '_>| unit.pods.iter().all(|planned| planned.spreads());
+        if spreads(&self.units[unit]) {
+            let taken = |site: &Site| self.sites.iter().filter(|other| other.name() == site.name()).count();
+            places.sort_by_key(|site| taken(site));
+        }
+        places
+    }
+
     /// Finds a place for every unit from this one on, depth first, and adds its claims.
     fn place(&mut self, planning: &Planning<'p>, claims: &mut QueueClaims) -> bool {
         let at = self.sites.len();
-        let Some(unit) = self.units.get(at) else { return true };
-        for site in unit.places.clone() {
+        if at == self.units.len() {
+            return true;
+        }
+        for site in self.places(at) {
             if self.assessments >= MAX_ASSESSMENTS || self.distances >= MAX_DISTANCES {
                 return false;
             }
@@ -269,10 +294,13 @@ impl<'p> Search<'_, 'p> {
             let mut limits = limits(unit.membership, other.membership)
                 .filter(|(_, is_optional)| self.keeps_optional || !is_optional)
                 .peekable();
+            let is_same = site.name() == at.name();
+            if unit.membership.is_gang && !is_same {
+                return false;
+            }
             if limits.peek().is_none() {
                 continue;
             }
-            let is_same = site.name() == at.name();
             let delay = delay(site, at, ttl, planning.now.moment);
             let is_kept = |within| match within {
                 Within::Site => is_same,
@@ -296,9 +324,10 @@ impl<'p> Search<'_, 'p> {
             let room = room.with_headroom(workload, planning.config);
             let located = located_beside(workload, planning.snapshot, planning.ledger, planning.now.moment);
             let free = room.free(site);
-            let is_beyond_measured = !["cpu", "memory"]
-                .iter()
-                .all(|name| free.get(name).is_none_or(|free| workload.request.get(name) <= free));
+            let is_beyond_measured = !["cpu", "memory"].iter().all(|name| {
+                free.get(name)
+                    .is_none_or(|free| workload.request.get(name) <= free.max(0))
+            });
             let Some(node) = node_at(&located, site, &room).filter(|_| !is_beyond_measured) else {
                 return false;
             };

@@ -87,6 +87,7 @@ impl Progress {
                 if self.under_way >= AT_ONCE {
                     break;
                 }
+                self.under_way += 1;
                 due.push(step.iter().map(|entry| self.begin_entry(entry, config, now)).collect());
             }
         }
@@ -100,7 +101,6 @@ impl Progress {
     }
 
     fn begin_entry(&mut self, entry: &PlanEntry, config: &Config, now: Moment) -> PlanEntry {
-        self.under_way += 1;
         let known = self.known(entry);
         let begun = Done {
             version: entry.pod.resource_version.clone(),
@@ -114,7 +114,7 @@ impl Progress {
             && begun.refusals >= REFUSALS
             && !entry.pod.waits_for_site()
             && !entry.pod.is_restricted
-            && entry.together.is_none()
+            && !entry.pod.is_of_gang()
             && now.since(entry.since) >= entry.pod.longest(config)
         {
             entry.action = PlanAction::RemoveGate(Reason::ReleasedTimeout);
@@ -123,9 +123,15 @@ impl Progress {
         entry
     }
 
-    /// Handles the end of an entry that [`Self::begin`] returned. The result is `None` if nothing could be done.
-    pub fn finish(&mut self, entry: &PlanEntry, result: Option<PatchResult>, now: Moment) {
+    /// Handles the end of a step that [`Self::begin`] returned, with the result of each entry. It is `None` if nothing could
+    /// be done.
+    pub fn finish(&mut self, step: impl IntoIterator<Item = (PlanEntry, Option<PatchResult>)>, now: Moment) {
         self.under_way -= 1;
+        step.into_iter()
+            .for_each(|(entry, result)| self.finish_entry(&entry, result, now));
+    }
+
+    fn finish_entry(&mut self, entry: &PlanEntry, result: Option<PatchResult>, now: Moment) {
         let Some(known) = self.done.get_mut(&entry.pod.uid) else {
             return;
         };

@@ -21,7 +21,7 @@ pub const MAX_GROUPS: usize = 1_000;
 /// Maximum number of different memberships of a group that are counted at one site.
 pub const MAX_COMPONENTS: usize = 64;
 
-/// Maximum number of pods of a group that start together.
+/// Maximum number of pods of a group that start together. A gang that is larger has no known size.
 pub const MAX_SIZE: u32 = 256;
 
 /// The allowed values of `near`, for messages.
@@ -132,8 +132,7 @@ pub fn limits<'m>(one: &'m Membership, other: &'m Membership) -> impl Iterator<I
         let near = by.near.iter().filter(|near| near.component == of.component);
         near.map(|near| (near.within, near.is_optional))
     };
-    let together = one.is_gang.then_some((Within::Site, false));
-    stated(one, other).chain(stated(other, one)).chain(together)
+    stated(one, other).chain(stated(other, one))
 }
 
 /// Live pods of groups, counted by namespace, group and membership.
@@ -168,6 +167,11 @@ impl Members {
         } else {
             self.0.entry(namespace, &membership.group).insert_entry(members);
         }
+    }
+
+    /// Whether no pod is counted.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Iterates over namespaces, memberships and numbers of pods, sorted.

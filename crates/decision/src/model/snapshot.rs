@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::group::{Members, Membership, PodGroups, UNKNOWN_SIZE};
+use crate::model::group::{MAX_SIZE, Members, Membership, PodGroups, UNKNOWN_SIZE};
 use crate::model::link::{Link, LinkState};
 use crate::model::liqo::{ApiServerStatus, OffloadingPhase, Offloadings, REMOTE_CLUSTER_ID};
 use crate::model::queue_claims::QueueClaims;
@@ -82,8 +82,17 @@ impl Snapshot {
             return membership.size;
         }
         let (api, name) = membership.group.split_once('/')?;
-        let known = self.pod_groups.get(api)?.get(namespace, name);
-        Some(known.copied().unwrap_or(UNKNOWN_SIZE))
+        let size = self.pod_groups.get(api)?.get(namespace, name).copied();
+        let size = size.unwrap_or(UNKNOWN_SIZE);
+        Some(size).filter(|size| *size <= MAX_SIZE || *size == UNKNOWN_SIZE)
+    }
+
+    /// The number of pods of the group that are placed or have succeeded. Cost: a few searches for each site.
+    pub fn placed(&self, namespace: &str, group: &str) -> u64 {
+        let sites = self.sites.iter();
+        let members = sites.flat_map(|site| [&site.members, &site.succeeded_members]);
+        let pods = members.flat_map(|members| members.of(namespace, group));
+        pods.fold(0, |sum, (_, pods)| sum.saturating_add(pods))
     }
 
     /// Whether the Kubernetes data is older than `ttl`.
@@ -133,6 +142,8 @@ pub struct Site {
     pub labelled: Arc<ByNamespace<u64>>,
     /// Live pods of groups at the site.
     pub members: Arc<Members>,
+    /// Pods of groups that have succeeded at the site.
+    pub succeeded_members: Arc<Members>,
 }
 
 impl Site {
@@ -154,6 +165,7 @@ impl Site {
             pods_of: Arc::default(),
             labelled: Arc::default(),
             members: Arc::default(),
+            succeeded_members: Arc::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 //! It is pure: the same arguments give the same verdict. `docs/guide/decide.md` has the rules for
 //! users.
 
-use crate::config::{Config, InvalidSlo, OnNoCapacity};
+use crate::config::{Config, InvalidSlo};
 use crate::model::link::{Link, LinkState};
 use crate::model::site_restriction::SiteRestriction;
 use crate::model::slo::{self, Intent, Management, SloFault};
@@ -12,6 +12,7 @@ use crate::model::traits::Traits;
 use crate::model::workload::Workload;
 use crate::placement::act::{Act, Gate, act};
 use crate::placement::facts::facts;
+use crate::placement::filters::group::may_wait;
 use crate::placement::filters::nodes::fitting_nodes;
 use crate::placement::filters::{self, Case};
 use crate::placement::located::{located, located_beside};
@@ -47,15 +48,9 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         return verdict;
     }
     let mut warnings = slo_warnings(workload, intent, room.snapshot, config);
-    let members = missing_members(workload, room);
-    let waits_for_members =
-        members.is_some_and(|missing| missing.holds) && may_wait_for_group(workload, intent, room.snapshot, config);
-    let keeps_waiting = keeps_waiting(workload, room.snapshot, config);
-    let members = members.map(|missing| (missing.existing, missing.size));
-    if let Some(reason) = keeps_waiting.or(waits_for_members.then_some(Reason::HeldGroup)) {
+    if let Some(reason) = keeps_waiting(workload, room.snapshot, config) {
         return Verdict {
             action: Action::Gate,
-            members: members.filter(|_| reason == Reason::HeldGroup),
             warnings,
             faults: intent.faults.clone(),
             ..Verdict::pass_through(reason)
@@ -73,7 +68,6 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         room,
         homes: room.homes(workload),
         peers: room.peers(workload),
-        may_wait_for_group: may_wait_for_group(workload, intent, room.snapshot, config),
         config,
         now,
         profile: profile.map(|(_, scores)| scores),
@@ -83,7 +77,6 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
     Verdict {
         profile,
         warnings,
-        members: members.filter(|(existing, size)| existing < size),
         faults: intent.faults.clone(),
         ..verdict
     }
@@ -154,9 +147,12 @@ fn slo_warnings(workload: &Workload<'_>, intent: &Intent, snapshot: &Snapshot, c
 fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
     let sites = filters::assess(case);
     let (facts, terminating) = facts(case, &sites);
+    let may_wait = may_wait(case, &sites);
+    let members = members(case.workload, case.room);
     let (row, act) = match lacks_edge(case, &sites) {
         true if facts.gate == Gate::Within => (0, Act::Gate),
         true => (0, Act::PassThrough),
+        false if may_wait && members.as_ref().is_some_and(Members::hold) => (0, Act::Gate),
         false => act(&facts),
     };
     let edge = || sites.iter().find(|site| rank::is_edge(site));
@@ -169,7 +165,7 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
     };
     // A site that is too far from the group is refused only while the pod may wait.
     let (act, chosen) = match chosen {
-        Some(chosen) if chosen.far.is_some() && case.may_wait_for_group => (Act::Gate, None),
+        Some(chosen) if chosen.far.is_some() && may_wait => (Act::Gate, None),
         chosen => (act, chosen),
     };
     let action = match (act, chosen) {
@@ -177,18 +173,19 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
         (Act::Gate, None) => Action::Gate,
         (_, None) => Action::PassThrough,
     };
+    let is_held = matches!(act, Act::Gate) && members.as_ref().is_some_and(Members::hold);
     let reason = match (row, act) {
         (0, Act::PassThrough) => Reason::EdgeSiteMissing,
+        (0, Act::Gate) if is_held => Reason::HeldGroup,
         row => reason(case, &sites, &facts, row, chosen),
     };
     let node = match chosen {
         Some(chosen) => case.room.best_node(&case.workload.request, &chosen.fitting),
         None => terminating.filter(|_| row == 4),
     };
-    let (snapshot, namespace) = (case.room.snapshot, &case.workload.namespace);
-    let group = case.workload.membership();
-    let starts_together = group.is_some_and(|group| snapshot.size_of(namespace, group).is_some());
-    let places = starts_together.then(|| rank::good_in_order(case, &sites));
+    // For the release plan, which places the whole group.
+    let starts_together = members.is_some() && matches!(action, Action::Place(_));
+    let places = starts_together.then(|| rank::in_order(case, &sites, facts.gate == Gate::Over));
     let labels = |chosen: &Assessment<'_>| {
         let traits = case.workload.traits()?;
         Some(traits.of_nodes(&chosen.site.definition).map(Box::from).collect())
@@ -202,55 +199,53 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
         warnings: warnings(case, &sites, reason, chosen),
         rtt: rtt(case, &sites, chosen),
         profile: None,
-        members: None,
+        members: members
+            .filter(|members| members.existing < members.size)
+            .map(|members| (members.existing, members.size)),
         faults: vec![],
         sites,
     }
 }
 
-/// The pods of a group that exist, and the pods that start together.
-#[derive(Clone, Copy)]
-struct MissingMembers {
+/// The pods of a group that starts together.
+struct Members {
+    /// The number that exist, including those that have succeeded and the pod itself.
     existing: u32,
+    /// The number that start together.
     size: u32,
-    /// Whether the pod waits for the others: it is being created, and too few others have a place.
-    holds: bool,
+    /// The number that are placed, including those that have succeeded.
+    placed: u32,
+    is_gang: bool,
+    /// Whether the pod is being created.
+    is_new: bool,
 }
 
-/// The number of pods of the pod's group that exist, this one included, if the group starts together. Cost: a few searches.
-fn missing_members(workload: &Workload<'_>, room: &Room<'_, '_>) -> Option<MissingMembers> {
+impl Members {
+    /// Whether the pod waits for the others. A new pod of a group that has started does not, unless it is of a gang.
+    fn hold(&self) -> bool {
+        let is_missed = self.placed.saturating_add(1) < self.size;
+        self.is_new && is_missed && (self.is_gang || self.placed == 0)
+    }
+}
+
+/// The pods of the pod's group, if it starts together. Cost: a few searches.
+fn members(workload: &Workload<'_>, room: &Room<'_, '_>) -> Option<Members> {
     let membership = workload.membership()?;
-    let namespace = &*workload.namespace;
-    let size = room.snapshot.size_of(namespace, membership)?;
-    let sites = room.snapshot.sites.iter();
-    let placed: u64 = sites
-        .flat_map(|site| site.members.of(namespace, &membership.group))
-        .map(|(_, pods)| pods)
-        .sum();
-    let gated: u64 = room
-        .snapshot
-        .gated_members
-        .of(namespace, &membership.group)
-        .map(|(_, pods)| pods)
-        .sum();
+    let (snapshot, namespace) = (room.snapshot, &*workload.namespace);
+    let size = snapshot.size_of(namespace, membership)?;
+    let placed = snapshot.placed(namespace, &membership.group);
+    let gated = snapshot.gated_members.of(namespace, &membership.group);
+    let gated = gated.fold(0, |sum: u64, (_, pods)| sum.saturating_add(pods));
     let is_new = workload.gated_for.is_none();
-    let existing = placed + gated + u64::from(is_new);
-    Some(MissingMembers {
-        existing: u32::try_from(existing).unwrap_or(u32::MAX),
+    let existing = placed.saturating_add(gated).saturating_add(u64::from(is_new));
+    let count = |pods: u64| u32::try_from(pods).unwrap_or(u32::MAX);
+    Some(Members {
+        existing: count(existing),
         size,
-        holds: is_new && placed + 1 < size.into(),
+        placed: count(placed),
+        is_gang: membership.is_gang,
+        is_new,
     })
-}
-
-/// Whether the pod may wait for a site that suits its group: its limit is not over, and it may be gated. A gang waits without
-/// a limit. A new pod without a RuntimeClass cannot wait if a site would give it one.
-fn may_wait_for_group(workload: &Workload<'_>, intent: &Intent, snapshot: &Snapshot, config: &Config) -> bool {
-    let gives_class = |site: &Site| site.definition.runtime_class.is_some();
-    let gets_class = !workload.runtime_class && snapshot.sites.iter().any(gives_class);
-    let is_gang = intent.membership.as_ref().is_some_and(|membership| membership.is_gang);
-    let (gating, limit) = (&config.gating, config.gating.limits[intent.slo.class]);
-    let is_gated = gating.on_no_capacity == OnNoCapacity::Hold && workload.gated_for.unwrap_or_default() < limit;
-    (is_gang || is_gated) && (workload.gated_for.is_some() || !gets_class)
 }
 
 /// Whether no node carries the edge's selector, so that there is nothing to compare a cloud with. False if the pod's own

@@ -32,8 +32,6 @@ pub(super) struct Case<'c, 's> {
     pub(super) homes: Vec<&'s Site>,
     /// Live pods of the pod's group.
     pub(super) peers: Vec<group::Peer<'s>>,
-    /// Whether the pod may wait for a site that suits its group. Otherwise, the group only ranks sites.
-    pub(super) may_wait_for_group: bool,
     pub(super) config: &'c Config,
     pub(super) now: Now,
     /// Scores of the pod's performance profile.
@@ -43,7 +41,7 @@ pub(super) struct Case<'c, 's> {
 type Filter = fn(&Case<'_, '_>, &Assessment<'_>) -> Option<Refusal>;
 
 /// Every filter, in the order in which they run. None runs after a `Never` refusal.
-const FILTERS: [Filter; 15] = [
+const FILTERS: [Filter; 14] = [
     sites::not_in_sites,
     liqo::not_offloaded,
     nodes::no_usable_node,
@@ -53,7 +51,6 @@ const FILTERS: [Filter; 15] = [
     wan::bad_link,
     wan::too_far,
     group::elsewhere,
-    group::too_far,
     room::no_room,
     room::closed_to_controller,
     room::full_behind_nodes,
@@ -83,7 +80,7 @@ pub(super) fn assess<'s>(case: &Case<'_, 's>) -> Vec<Assessment<'s>> {
     let edge = sites.iter().find(|site| site.kind() == SiteKind::Edge);
     let edge_speed = edge.map_or(Permille::ONE, |edge| edge.definition.speed);
     let mut found: Vec<_> = sites.iter().map(|site| assess_site(case, site, edge_speed)).collect();
-    group::refuse_uneven(case, &mut found);
+    group::refuse(case, &mut found);
     found
 }
 

@@ -26,14 +26,18 @@ fn good_for_group<'a, 's>(sites: &'a [Assessment<'s>]) -> Vec<&'a Assessment<'s>
     good().filter(|site| Some(site.group_rank()) == best).collect()
 }
 
-/// The good sites, best first. Cost: a pass over the good sites for each of them.
-pub(super) fn good_in_order<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> Vec<&'s Site> {
+/// The good sites, best first, and after them the late ones `with_late`. Cost: a pass over the good sites for each of them.
+pub(super) fn in_order<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>], with_late: bool) -> Vec<&'s Site> {
     let mut left: Vec<_> = sites.iter().filter(|site| site.is_good()).cloned().collect();
     let mut order = vec![];
     while let Some(best) = best_good(case, &left).map(|best| best.site) {
         order.push(best);
         left.retain(|site| !std::ptr::eq(site.site, best));
     }
+    let is_late = |site: &&Assessment<'s>| with_late && site.standing() == Standing::Late;
+    let mut late: Vec<_> = sites.iter().filter(is_late).collect();
+    late.sort_by_key(|site| (site.group_rank(), eta(site)));
+    order.extend(late.into_iter().map(|site| site.site));
     order
 }
 

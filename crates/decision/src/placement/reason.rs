@@ -18,7 +18,7 @@ pub(super) fn reason(
     let Some(chosen) = chosen else {
         return match act {
             Act::PassThrough => Reason::NoSiteMatches,
-            _ if sites.iter().any(|site| site.far.is_some()) => Reason::HeldGroup,
+            _ if sites.iter().any(|site| site.is_refused(RefusalCode::TooFar)) => Reason::HeldGroup,
             _ if waits_for_site(facts, row) => Reason::HeldSiteAway,
             _ => Reason::HeldNoCapacity,
         };

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::model::group::{COSCHEDULING_API, KUBERNETES_API, Membership};
+use crate::model::group::{COSCHEDULING_API, KUBERNETES_API, MAX_SIZE, Membership};
 use crate::model::slo::Intent;
 use crate::pod::Pod;
+use edgeward_kube::constraints::is_label_value;
 
 /// Labels that name a pod's part of its application; the first that the pod has counts.
 const COMPONENT_LABELS: [&str; 3] = ["app.kubernetes.io/component", "app.kubernetes.io/name", "app"];
@@ -26,7 +27,8 @@ impl<'a> Pod<'a> {
     pub(super) fn complete_group(&self, intent: &mut Intent) {
         match &mut intent.membership {
             Some(membership) if membership.component.is_empty() => {
-                let component = COMPONENT_LABELS.iter().find_map(|label| self.label(label));
+                let labels = COMPONENT_LABELS.iter().filter_map(|label| self.label(label));
+                let component = labels.into_iter().find(|component| is_label_value(component));
                 Arc::make_mut(membership).component = component.unwrap_or_default().into();
             }
             Some(_) => {}
@@ -54,7 +56,7 @@ impl<'a> Pod<'a> {
             group: format!("{api}/{name}").into(),
             component: Box::default(),
             near: vec![],
-            size: size.filter(|size| *size > 0),
+            size: size.filter(|size| (1..=MAX_SIZE).contains(size)),
             is_gang: true,
         })
     }

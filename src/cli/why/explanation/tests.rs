@@ -75,6 +75,7 @@ fn explained_under(
         namespace: "shop",
         name: "web",
         workload: &workload,
+        snapshot: &snapshot,
     };
     let causes = causes.iter().map(ToString::to_string).collect();
     Explanation::new(subject, state, queue, Now::from(&verdict), causes, vec![], &config).text()

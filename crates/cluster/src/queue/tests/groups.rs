@@ -1,6 +1,8 @@
 //! Groups that start together.
 
 use super::*;
+use crate::engine::{DecisionContext, SharedState};
+use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::placement::decide::decide as decided;
 
 /// A gated pod of group `g` in which these many pods start together.
@@ -152,6 +154,50 @@ fn rest_of_a_gang_joins_its_placed_pods() {
 }
 
 #[test]
+fn pods_beyond_the_size_are_decided_one_by_one() {
+    let gang: Vec<_> = (0..6).map(|i| of_gang(&format!("p{i}"), "train", 1000, 3, 1)).collect();
+    let first = at(&[("p0", "edge"), ("p1", "edge"), ("p2", "edge"), ("p3", "edge")]);
+    assert_eq!(released(&gang, &sites(4000, 1000, 0)), first);
+    assert_eq!(released(&gang, &sites(2000, 2000, 0)), []);
+    // A group that has started takes the room that appears.
+    let mut fleet = sites(1000, 1000, 0);
+    fleet["sites"][0]["groupPods"] =
+        json!([{"namespace": "shop", "group": "kueue.x-k8s.io/train", "size": 3, "gang": true, "pods": 3}]);
+    assert_eq!(released(&gang, &fleet), at(&[("p0", "edge")]));
+}
+
+#[test]
+fn succeeded_pods_count_for_the_size() {
+    let rest = [of_gang("d", "train", 1000, 4, 1)];
+    let mut waitlist = waitlist_of(&rest);
+    let mut snapshot = testkit::snapshot(&sites(4000, 0, 0));
+    let plan = |waitlist: &mut Waitlist, snapshot: &Snapshot| {
+        let plan = waitlist.plan(snapshot, &Ledger::default(), &Config::default(), |_| true, NOW);
+        sites_of(&plan, waitlist)
+    };
+    assert_eq!(plan(&mut waitlist, &snapshot), []);
+    let gated = read(&rest[0]);
+    let membership = gated.workload.as_ref().unwrap().membership().unwrap();
+    Arc::make_mut(&mut snapshot.sites[1].succeeded_members).change("shop", membership, 3);
+    assert_eq!(plan(&mut waitlist, &snapshot), at(&[("d", "edge")]));
+}
+
+#[test]
+fn group_before_the_point_of_continuation_stays_whole() {
+    let gang = ["a", "b"].map(|name| of_gang(name, "train", 400, 2, 9));
+    let mut waitlist = waitlist_of(&gang);
+    waitlist.apply(read(&gated("late", 400, 5, 1).document()), NOW);
+    waitlist.budget = Some(1);
+    for _ in 0..3 {
+        let plan = plan_with(&mut waitlist, &sites(4000, 0, 0), &Ledger::default());
+        let released = plan.entries.iter().filter(|step| step.action == PlanAction::Release);
+        let of_gang: Vec<_> = released.filter(|step| *step.pod.name != *"late").collect();
+        assert_eq!(of_gang.len(), 2);
+        assert!(of_gang.iter().all(|step| step.together.is_some()));
+    }
+}
+
+#[test]
 fn size_that_is_never_reached_releases_one_by_one_at_the_limit() {
     // The limit of class batch is 300 s. That of the group begins with its first pod.
     let pods = |seconds| {
@@ -262,5 +308,64 @@ proptest! {
             let verdict = decided(&workload, &room, &config, NOW);
             prop_assert_eq!(verdict.site().map(|site| site.name()), step.together.as_ref().map(|together| &*together.site));
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Two groups come for room that only one of them fits. The plan and the release of its pods place one whole, and none of
+    /// the other. If the leader is killed after the first patch, the next plan places the rest with the placed pod.
+    #[test]
+    fn last_room_goes_to_one_of_two_groups(
+        sizes in (2u32..6, 2u32..6), millicores in (100i64..1000, 100i64..1000), rest in 0i64..1000,
+        order in Just((0..10usize).collect::<Vec<_>>()).prop_shuffle(), is_gang in prop::bool::ANY,
+    ) {
+        let groups = [(sizes.0, millicores.0), (sizes.1, millicores.1)];
+        let totals = groups.map(|(size, each)| i64::from(size) * each);
+        let room = totals[0].max(totals[1]) + rest % totals[0].min(totals[1]);
+        let config = Config::default();
+        let pods: Vec<_> = order.iter().filter_map(|i| {
+            let (group, number) = (i % 2, i / 2);
+            let (size, each) = groups[group];
+            let name = format!("{group}-{number}");
+            let mut pod = match is_gang {
+                true => of_gang(&name, &format!("gang{group}"), each, size, 1),
+                false => member(&name, "web", each, size, "web=site", 1),
+            };
+            if !is_gang {
+                pod["metadata"]["annotations"]["slo.example.io/group"] = json!(format!("g{group}"));
+            }
+            (number < size as usize).then_some(pod)
+        }).collect();
+        let mut waitlist = waitlist_of(&pods);
+        let mut snapshot = testkit::snapshot(&sites(room, 0, 0));
+        let plan = waitlist.plan(&snapshot, &Ledger::default(), &config, |_| true, NOW);
+        snapshot.queue_claims = waitlist.claims();
+        let shared = SharedState::new(Arc::new(snapshot.clone()), Micros::from_secs(3));
+        let mut placed = [0, 0];
+        for (id, step) in plan.entries.iter().filter(|step| step.action == PlanAction::Release).enumerate() {
+            let (read, id) = (std::cell::OnceCell::new(), DecisionId(id as u128));
+            let context = DecisionContext { config: &config, id, now: NOW };
+            let only = step.together.as_ref().map(|together| &*together.site);
+            let (verdict, is_reserved) = shared.release(&read, &step.pod, step.pod.workload.clone().unwrap(), Micros(0), only, context);
+            prop_assert!(is_reserved && verdict.site().is_some_and(|site| site.name() == "edge"));
+            placed[usize::from(step.pod.name.starts_with('1'))] += 1;
+        }
+        let is_whole = |group: usize| placed[group] == groups[group].0;
+        prop_assert!(is_whole(0) && placed[1] == 0 || is_whole(1) && placed[0] == 0, "{placed:?}");
+
+        // Only the first patch reached the API server.
+        let first = plan.entries.iter().find(|step| step.action == PlanAction::Release).unwrap();
+        let membership = first.pod.workload.as_ref().unwrap().membership().unwrap();
+        let mut snapshot = testkit::snapshot(&sites(room, 9_000, 0));
+        Arc::make_mut(&mut snapshot.sites[0].members).change("shop", membership, 1);
+        let node = Arc::make_mut(&mut Arc::make_mut(&mut snapshot.sites[0].nodes)[0]);
+        node.charges.used.add(&first.pod.workload.as_ref().unwrap().request, 1);
+        waitlist.delete(&first.pod.uid);
+        let plan = waitlist.plan(&snapshot, &Ledger::default(), &config, |_| true, NOW);
+        let rest: Vec<_> = plan.entries.iter().filter(|step| step.pod.workload.as_ref().unwrap().membership().unwrap().group == membership.group).collect();
+        prop_assert!(rest.iter().all(|step| step.together.as_ref().is_some_and(|together| &*together.site == "edge")), "{rest:?}");
+        prop_assert_eq!(rest.len() as u32 + 1, membership.size.unwrap());
     }
 }

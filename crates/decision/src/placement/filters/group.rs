@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use crate::config::OnNoCapacity;
 use crate::model::group::{Membership, Within, limits};
 use crate::model::snapshot::{Site, delay};
 use crate::placement::filters::Case;
@@ -52,6 +53,9 @@ pub(super) fn distance(case: &Case<'_, '_>, site: &Site) -> (Option<Far>, usize)
     let Some(own) = case.workload.membership() else {
         return (None, 0);
     };
+    if own.is_gang {
+        return (away_from_gang(case, site), 0);
+    }
     let (mut worst, mut missed) = (None::<Far>, 0);
     for (at, peer) in &case.peers {
         let rtt = delay(site, at, case.config.telemetry_ttl, case.now.moment);
@@ -81,36 +85,56 @@ pub(super) fn distance(case: &Case<'_, '_>, site: &Site) -> (Option<Far>, usize)
     (worst, missed)
 }
 
+/// A gang is at one site. If its pods are at several, because they were placed without edgeward, each of these sites will do.
+fn away_from_gang(case: &Case<'_, '_>, site: &Site) -> Option<Far> {
+    let (at, _) = case.peers.first()?;
+    let is_here = case.peers.iter().any(|(at, _)| at.name() == site.name());
+    (!is_here).then(|| Far {
+        component: Box::default(),
+        at: at.name().into(),
+        rtt: delay(site, at, case.config.telemetry_ttl, case.now.moment),
+        limit: None,
+    })
+}
+
 /// Refuses the sites other than the one where the release plan places the pod.
 pub(super) fn elsewhere(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
     let site = case.room.only.filter(|site| *site != found.site.name())?;
     Some(Refusal::new(RefusalCode::GroupElsewhere).with("at", site))
 }
 
-/// Refuses a site that is too far from pods of the group, while the pod may wait.
-pub(super) fn too_far(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
-    let far = found.far.as_ref().filter(|_| case.may_wait_for_group)?;
-    Some(Refusal {
-        code: RefusalCode::TooFar,
-        numbers: far.numbers(),
-    })
+/// Whether the pod may wait for a site that suits its group: its limit is not over, and it may be gated. It may not if a
+/// possible site would give it a RuntimeClass, which only a new pod can get. A gang waits in any case.
+pub(in crate::placement) fn may_wait(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
+    let (gating, is_new) = (&case.config.gating, case.workload.gated_for.is_none());
+    if case.workload.membership().is_some_and(|membership| membership.is_gang) {
+        return gating.can_release;
+    }
+    let gives_class = |found: &Assessment<'_>| found.is_possible() && found.site.definition.runtime_class.is_some();
+    let gets_class = is_new && !case.workload.runtime_class && sites.iter().any(gives_class);
+    let is_within = case.gated_for() < gating.limits[case.slo().class];
+    gating.on_no_capacity == OnNoCapacity::Hold && is_within && !gets_class
 }
 
-/// Refuses the sites that have more pods of the controller than the possible site with the fewest, if the controller
-/// spreads its pods. This compares sites, so it runs after all other filters.
-pub(super) fn refuse_uneven(case: &Case<'_, '_>, sites: &mut [Assessment<'_>]) {
-    if !case.intent.spreads || !case.may_wait_for_group {
+/// Refuses sites for the pod's group while the pod may wait: those that are too far from its pods, and those that have more
+/// pods of the controller than the possible site with the fewest, if the controller spreads them. This compares sites, so it
+/// runs after all filters. It does not count pods for a release at a site that the plan has chosen.
+pub(super) fn refuse(case: &Case<'_, '_>, sites: &mut [Assessment<'_>]) {
+    if case.workload.membership().is_none() && !case.intent.spreads || !may_wait(case, sites) {
         return;
     }
-    let possible = sites.iter().filter(|found| found.is_possible());
-    let Some(fewest) = possible.map(|found| found.siblings).min() else {
-        return;
-    };
-    for found in sites
-        .iter_mut()
-        .filter(|found| found.is_possible() && found.siblings > fewest)
-    {
-        let refusal = Refusal::new(RefusalCode::Uneven).with("pods", found.siblings);
-        found.refusals.push(refusal.with("fewestPods", fewest));
+    let possible = || sites.iter().filter(|found| found.is_possible());
+    let is_uneven = case.intent.spreads && case.room.only.is_none();
+    let fewest = possible().map(|found| found.siblings).min().filter(|_| is_uneven);
+    for found in sites.iter_mut().filter(|found| found.is_possible()) {
+        let too_far = found.far.as_ref().map(|far| Refusal {
+            code: RefusalCode::TooFar,
+            numbers: far.numbers(),
+        });
+        found.refusals.extend(too_far);
+        if let Some(fewest) = fewest.filter(|fewest| found.siblings > *fewest) {
+            let refusal = Refusal::new(RefusalCode::Uneven).with("pods", found.siblings);
+            found.refusals.push(refusal.with("fewestPods", fewest));
+        }
     }
 }

@@ -23,7 +23,6 @@ fn said(filter: Filter, site: &str, fleet: &Value, pod: &Value) -> String {
         room: &room,
         homes: room.homes(&workload),
         peers: room.peers(&workload),
-        may_wait_for_group: true,
         config: &config,
         now: NOW,
         profile: None,

@@ -65,7 +65,7 @@ impl Run<'_> {
     fn finished(&mut self, step: &PlanEntry, result: Option<PatchResult>) {
         let now = clock(self.now).moment;
         if let Some(edgeward) = self.edgeward() {
-            edgeward.executor.progress.finish(step, result, now);
+            edgeward.executor.progress.finish([(step.clone(), result)], now);
         }
     }
 
