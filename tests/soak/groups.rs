@@ -12,9 +12,11 @@ e2e! { "groups::pod_group_runs_at_one_site", Machine, pod_group_runs_at_one_site
 fn pod_group_runs_at_one_site(fixture: &Fixture<'_>) -> Result<()> {
     in_another_with_gangs(fixture, "groups::pod_groups", |fixture| {
         fixture.allow_groups()?;
-        let nodes = Nodes::edge_and_cloud(fixture, "2")?;
+        let nodes = Nodes::edge_and_cloud(fixture, "4")?;
         let config = nodes.gating(&json!({"latency": "5s", "throughput": "5s", "batch": "5s"}));
         let (_edgeward, _registered) = fixture.registered_live(&config)?;
+        fixture.kubectl.create(&workloads::pod_of("filler", slo(), "2"))?;
+        bound_at_edge(fixture, &nodes, "filler")?;
         start(fixture, "first", GANG - 1)?;
         are_gated(fixture, "first", GANG - 1)?;
         fixture.kubectl.create(&member("first", GANG - 1))?;
@@ -30,14 +32,18 @@ fn pod_group_runs_at_one_site(fixture: &Fixture<'_>) -> Result<()> {
         are_gated(fixture, "second", GANG)?;
         let rival = workloads::pod_of("rival", slo(), "1");
         fixture.kubectl.create(&rival)?;
-        eventually("a pod gets the room", BOUND, || {
-            let pod = fixture.kubectl.get("pod", "rival")?;
-            ensure!(nodes.site_of(&pod) == Some("edge"), "{}", pod["status"]);
-            Ok(())
-        })?;
+        bound_at_edge(fixture, &nodes, "rival")?;
         are_gated(fixture, "second", GANG)?;
-        nodes.resize(&format!("{}-edge-0", fixture.namespace), "5")?;
+        nodes.resize(&format!("{}-edge-0", fixture.namespace), "7")?;
         run_at(fixture, &nodes, "second", "edge")
+    })
+}
+
+fn bound_at_edge(fixture: &Fixture<'_>, nodes: &Nodes<'_>, name: &str) -> Result<()> {
+    eventually(&format!("{name} is at the edge"), BOUND, || {
+        let pod = fixture.kubectl.get("pod", name)?;
+        ensure!(nodes.site_of(&pod) == Some("edge"), "{}", pod["status"]);
+        Ok(())
     })
 }
 
