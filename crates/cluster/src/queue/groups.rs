@@ -242,7 +242,7 @@ impl<'p> Search<'_, 'p> {
         let nodes = nodes_of_site(planning.snapshot);
         let cost = self.assessments * (1 + nodes) + self.distances / DISTANCES_PER_COMPARISON;
         if let Some(first) = self.units.first().and_then(|unit| unit.pods.first()) {
-            planning.pay(first, cost);
+            planning.charge(first, cost);
         }
         is_found.then_some(claims)
     }

@@ -140,9 +140,16 @@ impl<'p> Planning<'p> {
             purse.next.get_or_insert(planned.queue_key);
             return false;
         }
-        purse.left = purse.left.saturating_sub(comparisons);
-        self.comparisons = self.comparisons.saturating_add(comparisons);
+        self.charge(planned, comparisons);
         true
+    }
+
+    /// Takes the comparisons from the pod's purse, which may exhaust it.
+    pub(super) fn charge(&mut self, planned: &Planned<'p>, comparisons: usize) {
+        if let Some(purse) = self.purses.get_mut(&planned.purse) {
+            purse.left = purse.left.saturating_sub(comparisons);
+        }
+        self.comparisons = self.comparisons.saturating_add(comparisons);
     }
 
     /// Keeps the pod's result of the last plan until the pods behind it have been considered.

@@ -228,6 +228,36 @@ fn group_with_gates_of_others_waits() {
 }
 
 #[test]
+fn costly_search_does_not_keep_pods_behind_it() {
+    // Sites of many nodes make a search dear, and it runs twice.
+    let mut fleet = sites(900, 3000, 3000);
+    let node = fleet["nodes"][0].clone();
+    for i in 0..200 {
+        let full = json!({"cpu": "900m", "pods": 1});
+        let node = testkit::with(
+            testkit::with(node.clone(), "/name", json!(format!("e{i}"))),
+            "/used",
+            full,
+        );
+        fleet["nodes"].as_array_mut().unwrap().push(node);
+    }
+    let near = "web=site, other=site?";
+    let mut pods: Vec<_> = (0..8)
+        .map(|i| member(&format!("p{i}"), "web", 500, 8, near, 9))
+        .collect();
+    pods.push(gated("behind", 100, 5, 1).document());
+    let mut waitlist = waitlist_of(&pods);
+    waitlist.budget = Some(1);
+    let is_released = |_| {
+        let plan = plan_with(&mut waitlist, &fleet, &Ledger::default());
+        plan.entries
+            .iter()
+            .any(|step| *step.pod.name == *"behind" && step.action == PlanAction::Release)
+    };
+    assert!((0..4).any(is_released));
+}
+
+#[test]
 fn search_ends_within_its_budget() {
     // Sixteen components, each near to all others, on clouds between which no RTT is known.
     let all: Vec<_> = (0..16).map(|i| format!("c{i}=20ms")).collect();
