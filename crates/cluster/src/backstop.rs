@@ -162,13 +162,8 @@ impl Contribution {
         if let Some(queue) = queues.find(is_its) {
             queue.waiting = queue.waiting.saturating_sub(1);
         }
-        if let Some(membership) = workload.membership()
-            && site
-                .members
-                .of(&workload.namespace, &membership.group)
-                .any(|(member, _)| member == membership)
-        {
-            Arc::make_mut(&mut site.members).change(&workload.namespace, membership, -1);
+        if let Some(membership) = workload.membership() {
+            Arc::make_mut(&mut site.members).leave_out(&workload.namespace, membership);
         }
         if let (true, Some(uid)) = (self.fits, workload.controller.as_deref()) {
             Arc::make_mut(&mut site.closed).change(&workload.namespace, uid, -1);

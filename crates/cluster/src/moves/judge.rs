@@ -148,13 +148,8 @@ fn without(pod: &Seen, workload: &Workload<'_>, snapshot: &Snapshot) -> Snapshot
         node.charges.used = node.charges.used.less(&pod.request);
         node.charges.pods -= 1;
     }
-    if let Some(membership) = workload.membership()
-        && site
-            .members
-            .of(&pod.namespace, &membership.group)
-            .any(|(member, _)| member == membership)
-    {
-        Arc::make_mut(&mut site.members).change(&pod.namespace, membership, -1);
+    if let Some(membership) = workload.membership() {
+        Arc::make_mut(&mut site.members).leave_out(&pod.namespace, membership);
     }
     let counted = [
         (&mut site.pods_of, pod.controller.as_deref()),

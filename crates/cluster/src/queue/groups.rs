@@ -3,12 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::planning::Planning;
+use super::planning::{Planning, kind_of};
 use super::{PlanAction, Planned, Together};
 use edgeward_decision::model::group::{Membership, Within, limits};
 use edgeward_decision::model::queue_claims::{QueueClaim, QueueClaims};
-use edgeward_decision::model::snapshot::delay;
-use edgeward_decision::model::snapshot::{Site, Snapshot};
+use edgeward_decision::model::snapshot::{Site, Snapshot, delay};
 use edgeward_decision::model::workload::{QueueKey, Workload};
 use edgeward_decision::placement::decide::{decide, node_at};
 use edgeward_decision::placement::located::located_beside;
@@ -16,10 +15,10 @@ use edgeward_decision::placement::room::Room;
 use edgeward_decision::placement::verdict::{Reason, Standing};
 use edgeward_kube::units::Moment;
 
-/// The most pods whose room is looked for at one site each, for one group in one plan.
+/// The most pods whose room is looked for at one site each, in one search.
 const MAX_ASSESSMENTS: usize = 2_000;
 
-/// The most distances between sites that are compared, for one group in one plan.
+/// The most distances between sites that are compared, in one search.
 const MAX_DISTANCES: usize = 100_000;
 
 /// How many comparisons of distances cost as much as one of a pod's constraints with a node.
@@ -188,14 +187,14 @@ impl<'p> Planning<'p> {
         let memberships: BTreeSet<_> = memberships.collect();
         for planned in pods {
             let membership = planned.workload.membership()?;
-            let kind = super::planning::kind_of(planned.workload, self.snapshot);
+            let kind = kind_of(planned.workload, self.snapshot);
             let places = known
                 .entry(kind)
                 .or_insert_with(|| self.places(planned, queue_key, since));
-            let is_tied = !planned.workload.intent.as_ref().is_some_and(|intent| intent.spreads)
-                && memberships
-                    .iter()
-                    .any(|other| limits(membership, other).next().is_some());
+            let has_limits = memberships
+                .iter()
+                .any(|other| limits(membership, other).next().is_some());
+            let is_tied = !planned.spreads() && (membership.is_gang || has_limits);
             let unit = units
                 .iter_mut()
                 .find(|unit| is_tied && *unit.membership == **membership);

@@ -169,6 +169,16 @@ impl Members {
         }
     }
 
+    /// Leaves out one pod with this membership, if any is counted.
+    pub fn leave_out(&mut self, namespace: &str, membership: &Arc<Membership>) {
+        let is_counted = self
+            .of(namespace, &membership.group)
+            .any(|(member, _)| member == membership);
+        if is_counted {
+            self.change(namespace, membership, -1);
+        }
+    }
+
     /// Whether no pod is counted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

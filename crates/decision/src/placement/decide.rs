@@ -147,12 +147,11 @@ fn slo_warnings(workload: &Workload<'_>, intent: &Intent, snapshot: &Snapshot, c
 fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
     let sites = filters::assess(case);
     let (facts, terminating) = facts(case, &sites);
-    let may_wait = may_wait(case, &sites);
     let members = members(case.workload, case.room);
     let (row, act) = match lacks_edge(case, &sites) {
         true if facts.gate == Gate::Within => (0, Act::Gate),
         true => (0, Act::PassThrough),
-        false if may_wait && members.as_ref().is_some_and(Members::hold) => (0, Act::Gate),
+        false if members.as_ref().is_some_and(Members::hold) && may_wait(case, &sites) => (0, Act::Gate),
         false => act(&facts),
     };
     let edge = || sites.iter().find(|site| rank::is_edge(site));
@@ -165,7 +164,7 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
     };
     // A site that is too far from the group is refused only while the pod may wait.
     let (act, chosen) = match chosen {
-        Some(chosen) if chosen.far.is_some() && may_wait => (Act::Gate, None),
+        Some(chosen) if chosen.far.is_some() && may_wait(case, &sites) => (Act::Gate, None),
         chosen => (act, chosen),
     };
     let action = match (act, chosen) {
