@@ -3,8 +3,11 @@
 //! Three sites: the edge with four cores, `near` 12 ms away and `far` 60 ms away. No link takes time here, so the
 //! distances are those inside the sites.
 
+use edgeward_harness::nodes::Wan;
 use edgeward_harness::prelude::*;
 
+use crate::gated::gate::{forbid_removal, forbids};
+use crate::gated::history::History;
 use crate::leader::events;
 
 const EDGE: &str = "edge-0";
@@ -111,6 +114,7 @@ e2e! { "groups::group_starts_whole", Domain, group_starts_whole }
 fn group_starts_whole(fixture: &Fixture<'_>) -> Result<()> {
     let (_nodes, config) = sites(fixture, "1h")?;
     let (edgeward, _registered) = fixture.registered_live(&config)?;
+    let history = History::begin(fixture)?;
     let web = json!({"group": "shop", "groupSize": "2", "near": "db=10ms"});
     fixture.kubectl.create(&pod(fixture, "web", "1", web))?;
     are_gated(fixture, &["web"])?;
@@ -121,6 +125,11 @@ fn group_starts_whole(fixture: &Fixture<'_>) -> Result<()> {
         .kubectl
         .create(&pod(fixture, "db", "6", json!({"group": "shop", "groupSize": "2"})))?;
     ensure!(run(fixture, &["web", "db"])? == ["near", "near"]);
+    let versions = history.whole()?;
+    let first = |is: &dyn Fn(&Value) -> bool| versions.iter().position(is).context("no such version");
+    let bound = first(&|pod| pod["metadata"]["name"] == "web" && pod["spec"]["nodeName"].is_string())?;
+    let both = first(&|pod| pod["metadata"]["name"] == "db")?;
+    ensure!(both < bound, "web was bound alone");
 
     let member = |name: &str| pod(fixture, name, "1", json!({"group": "trio", "groupSize": "3"}));
     fixture.kubectl.create(&member("one"))?;
@@ -131,8 +140,46 @@ fn group_starts_whole(fixture: &Fixture<'_>) -> Result<()> {
         Ok(())
     })?;
     are_gated(fixture, &["one", "two"])?;
+    let begun = Instant::now();
     fixture.kubectl.create(&member("three"))?;
     ensure!(run(fixture, &["one", "two", "three"])? == ["edge", "edge", "edge"]);
+    println!(
+        "groups: all run {:.2} s after the last was created",
+        begun.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+e2e! { "groups::rest_joins_the_first", Domain, 70, rest_joins_the_first }
+/// Two pods start together in a cloud, but a policy keeps the gate of one. Then the leader is killed, the policy goes, and the
+/// edge has room. The next leader sends the pod to the site of the first.
+fn rest_joins_the_first(fixture: &Fixture<'_>) -> Result<()> {
+    const WORDS: &str = "db stays gated";
+    let (_nodes, config) = sites(fixture, "1h")?;
+    let start = |name: &str| fixture.live_edgeward_as(name, &config);
+    let mut replicas = [start("one")?, start("two")?];
+    let _registered = fixture.register(&replicas[0].url, &replicas[0].ca)?;
+    let leader = eventually("one leads", BOUND, || {
+        let leader = replicas.iter().position(|replica| replica.leads().is_ok());
+        leader.context("none does")
+    })?;
+    fixture.kubectl.create(&pod(fixture, "filler", "4", json!({})))?;
+    ensure!(run(fixture, &["filler"])? == ["edge"]);
+
+    let member = json!({"group": "shop", "groupSize": "2", "near": "db=site"});
+    fixture.kubectl.create(&pod(fixture, "db", "1", member.clone()))?;
+    are_gated(fixture, &["db"])?;
+    let policy = forbid_removal(fixture, WORDS, "object.metadata.name == 'db'")?;
+    forbids(fixture, "db", WORDS)?;
+    fixture.kubectl.create(&pod(fixture, "web", "1", member))?;
+    ensure!(run(fixture, &["web"])? == ["near"]);
+    eventually("the refusal is told", BOUND, || {
+        events::one(fixture, "db", "ReleaseRefused")
+    })?;
+    replicas[leader].kill()?;
+    fixture.kubectl.run(&["delete", "pod", "filler", "--wait"], "")?;
+    drop(policy);
+    ensure!(run(fixture, &["db"])? == ["near"]);
     Ok(())
 }
 
@@ -192,10 +239,13 @@ fn admit(fixture: &Fixture<'_>, name: &str) -> Result<()> {
 }
 
 e2e! { "groups::replicas_spread_over_sites", Domain, replicas_spread_over_sites }
-/// Four replicas that spread over sites run on all three. When a cloud loses its only one, the next goes there.
+/// Four replicas that spread over sites run on all three. When a cloud loses its only one, the next goes there, if need be once
+/// the cloud answers again.
 fn replicas_spread_over_sites(fixture: &Fixture<'_>) -> Result<()> {
-    let (nodes, config) = sites(fixture, "1h")?;
-    let (_edgeward, _registered) = fixture.registered_live(&config)?;
+    let (nodes, mut config) = sites(fixture, "1h")?;
+    let far = Wan::open(fixture.runtime)?;
+    config["sites"][2]["probes"] = json!([far.probe()]);
+    let (edgeward, _registered) = fixture.registered_live(&config)?;
     let slo = json!({"slo.example.io/class": "batch", "slo.example.io/spread": "sites"});
     let mut deployment = workloads::deployment("web", 4, slo);
     let spec = &mut deployment["spec"]["template"]["spec"];
@@ -228,6 +278,24 @@ fn replicas_spread_over_sites(fixture: &Fixture<'_>) -> Result<()> {
     // Of the pods to delete, the ReplicaSet prefers one in a cloud.
     scale(3)?;
     scale(4)?;
-    eventually("the next goes to the site with the fewest", BOUND, spread)?;
+    let sites = eventually("the next goes to the site with the fewest", BOUND, spread)?;
+
+    far.close();
+    eventually("the loss is seen", BOUND, || {
+        let unreachable = [("site", "far"), ("state", "unreachable")];
+        ensure!(edgeward.count("edgeward_wan_state", &unreachable)? == 1);
+        Ok(())
+    })?;
+    fixture.kubectl.run(&["delete", "pod", &sites["far"][0]], "")?;
+    eventually("the next waits for the cloud that is lost", BOUND, || {
+        let pods = fixture.kubectl.list("pods", "app=web")?;
+        let gated = pods
+            .iter()
+            .filter(|pod| is_gated(pod) && annotation(pod, "reason") == Some("held_no_capacity"));
+        ensure!(gated.count() == 1, "{pods:?}");
+        Ok(())
+    })?;
+    far.reopen()?;
+    eventually("it goes there once the cloud is back", BOUND, spread)?;
     fixture.kubectl.run(&["delete", "deployment", "web"], "").map(drop)
 }

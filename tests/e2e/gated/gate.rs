@@ -17,22 +17,8 @@ fn forbidden_gate_removal_is_reported(fixture: &Fixture<'_>) -> Result<()> {
     fixture.kubectl.create(&pod(fixture, "waiting", 500, 5))?;
     is_gated_for(fixture, "waiting", "held_no_capacity")?;
 
-    let policy = forbid_removal(fixture, WORDS)?;
-    let remove = json!([{"op": "remove", "path": "/spec/schedulingGates"}]).to_string();
-    let args = [
-        "patch",
-        "pod",
-        "waiting",
-        "--type=json",
-        "--dry-run=server",
-        "-p",
-        &remove,
-    ];
-    eventually("the policy is in force", BOUND, || {
-        let said = fixture.kubectl.attempt(&args, "")?;
-        ensure!(said.stderr.contains(WORDS), "{said:?}");
-        Ok(())
-    })?;
+    let policy = forbid_removal(fixture, WORDS, "true")?;
+    forbids(fixture, "waiting", WORDS)?;
     nodes.wan.reopen()?;
     let event = eventually("the refusal is told", BOUND, || {
         events::one(fixture, "waiting", "ReleaseRefused")
@@ -50,8 +36,20 @@ fn forbidden_gate_removal_is_reported(fixture: &Fixture<'_>) -> Result<()> {
     events::one(fixture, "waiting", "ReleaseRefused").map(drop)
 }
 
-/// A policy that forbids the removal of gates from the test's pods, with these words, and its binding.
-fn forbid_removal(fixture: &Fixture<'_>, words: &str) -> Result<[Registration; 2]> {
+/// Waits until the policy with these words keeps the gate of this pod.
+pub(crate) fn forbids(fixture: &Fixture<'_>, pod: &str, words: &str) -> Result<()> {
+    let remove = json!([{"op": "remove", "path": "/spec/schedulingGates"}]).to_string();
+    let args = ["patch", "pod", pod, "--type=json", "--dry-run=server", "-p", &remove];
+    eventually("the policy is in force", BOUND, || {
+        let said = fixture.kubectl.attempt(&args, "")?;
+        ensure!(said.stderr.contains(words), "{said:?}");
+        Ok(())
+    })
+}
+
+/// A policy that forbids the removal of gates with these words, and its binding. It applies to the test's pods for which the CEL
+/// expression is true.
+pub(crate) fn forbid_removal(fixture: &Fixture<'_>, words: &str, applies: &str) -> Result<[Registration; 2]> {
     let name = &fixture.namespace;
     let gates = |object: &str| format!("{object}.spec.?schedulingGates.orValue([]).size()");
     let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods"]}]);
@@ -62,7 +60,7 @@ fn forbid_removal(fixture: &Fixture<'_>, words: &str) -> Result<[Registration; 2
         Registration::create(&fixture.kubectl, &object)
     };
     let validation = json!({
-        "expression": format!("{} >= {}", gates("object"), gates("oldObject")),
+        "expression": format!("!({applies}) || {} >= {}", gates("object"), gates("oldObject")),
         "message": words,
     });
     let policy = register(
