@@ -91,16 +91,20 @@ fn main() {
     println!("| plan, a group of 16 components |{}", plans.concat());
 }
 
-/// The plan for a group of 16 components, each near the next, on clouds of Liqo of which only the last by name has room for all.
+/// The plan for a group of 16 components, each near the next, on clouds of Liqo of which only one of the last has room for all.
 fn group_plan(clouds: usize) -> impl FnMut() {
     let sites = (0..clouds).map(|i| {
-        json!({"name": format!("c{i:03}"), "kind": "liqo", "nodeSelector": {"c": format!("{i}")}, "wan": {"rttMs": 5 + i, "lossPct": 0}})
+        json!({"name": format!("c{i:03}"), "kind": "liqo", "nodeSelector": {"c": format!("{i}")}, "wan": {"rttMs": 5 + i / 2, "lossPct": 0}})
     });
+    // A search ends after 2,000 attempts to place a pod, which is 16 in 125 clouds.
+    let last = clouds.min(120);
     let nodes = (0..clouds).map(|i| {
         json!({"name": format!("n{i}"), "labels": {"c": format!("{i}")},
                "taints": [{"key": "virtual-node.liqo.io/not-allowed", "value": "true", "effect": "NoExecute"}],
-               "allocatable": {"cpu": if i + 1 == clouds { "16" } else { "15" }, "memory": "64Gi", "pods": 110}})
+               "allocatable": {"cpu": if i + 1 == last { "16" } else { "15" }, "memory": "64Gi", "pods": 110}})
     });
+    let at_edge = json!({"name": "edge-0", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": "1", "memory": "1Gi", "pods": 1}});
+    let nodes = nodes.chain([at_edge]);
     let edge = json!({"name": "edge", "kind": "edge"});
     let document =
         json!({"sites": std::iter::once(edge).chain(sites).collect::<Vec<_>>(), "nodes": nodes.collect::<Vec<_>>()});

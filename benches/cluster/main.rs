@@ -11,6 +11,7 @@ mod create;
 mod differences;
 mod etcd;
 mod fleet;
+mod groups;
 mod peers;
 mod pods;
 mod watching;

@@ -383,6 +383,7 @@ impl Waitlist {
             without_site: vec![],
             entries: vec![],
             groups: GroupCounts::default(),
+            distances: None,
             due: None,
             decisions: 0,
             comparisons: 0,
@@ -444,8 +445,7 @@ impl Waitlist {
                     let known = entry.known_reason(age);
                     let group = workload.membership();
                     let size = group.and_then(|group| snapshot.size_of(&entry.pod.namespace, group));
-                    let of_search = size.map_or(0, |_| search_cost(snapshot));
-                    let cost = || cost(workload, snapshot) + snapshot.node_count() + of_search;
+                    let cost = || cost(workload, snapshot) + snapshot.node_count();
                     in_order.push(Planned {
                         queue_key: entry.pod.queue_key_of(workload, config).late(is_late),
                         entry,
@@ -456,6 +456,7 @@ impl Waitlist {
                         known,
                         size,
                         cost: if known.is_some() { 0 } else { cost() },
+                        search_cost: size.filter(|_| known.is_none()).map_or(0, |_| search_cost(snapshot)),
                     });
                 }
                 _ => alone.push(entry),
@@ -484,6 +485,8 @@ struct Planned<'p> {
     size: Option<u32>,
     /// The most comparisons that a decision takes.
     cost: usize,
+    /// The comparisons that the pod adds to the purse for the search of its group.
+    search_cost: usize,
 }
 
 impl<'p> Planned<'p> {

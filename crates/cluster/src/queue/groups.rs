@@ -13,16 +13,16 @@ use edgeward_decision::placement::decide::{decide, node_at};
 use edgeward_decision::placement::located::located_beside;
 use edgeward_decision::placement::room::Room;
 use edgeward_decision::placement::verdict::{Reason, Standing};
-use edgeward_kube::units::Moment;
+use edgeward_kube::units::{Micros, Moment};
 
 /// The most pods whose room is looked for at one site each, in one search.
 const MAX_ASSESSMENTS: usize = 2_000;
 
 /// The most distances between sites that are compared, in one search.
-const MAX_DISTANCES: usize = 100_000;
+const MAX_DISTANCES: usize = 1_000_000;
 
 /// How many comparisons of distances cost as much as one of a pod's constraints with a node.
-const DISTANCES_PER_COMPARISON: usize = 4;
+const DISTANCES_PER_COMPARISON: usize = 16;
 
 /// The comparisons that a purse has for each pod of a group, in addition to its decision. A longer search uses up the purse.
 pub(super) fn search_cost(snapshot: &Snapshot) -> usize {
@@ -55,8 +55,48 @@ pub(super) fn groups<'a, 'p>(in_order: &'a [Planned<'p>]) -> HashMap<GroupKey<'p
 struct Unit<'a, 'p> {
     pods: Vec<&'a Planned<'p>>,
     membership: &'p Membership,
-    /// The sites where the pods may be placed, best first.
-    places: Vec<&'p Site>,
+    /// The sites where the pods may be placed, best first, by their place in the snapshot.
+    places: Vec<usize>,
+    limits: Vec<Limit>,
+}
+
+impl Unit<'_, '_> {
+    fn has_limit_with(&self, other: &Self) -> bool {
+        let mut limits = limits(self.membership, other.membership);
+        self.membership.is_gang || limits.any(|(_, is_optional)| !is_optional)
+    }
+}
+
+/// A limit on the distance between a unit and one before it, or between the pods of one unit.
+struct Limit {
+    /// The place of the other unit.
+    other: usize,
+    within: Within,
+    is_optional: bool,
+}
+
+/// RTTs between pods at each two sites, by the places of the sites in the snapshot.
+pub(super) struct Distances {
+    sites: usize,
+    delays: Vec<Option<Micros>>,
+}
+
+impl Distances {
+    /// Cost: a computation for each two sites.
+    fn of(sites: &[Site], ttl: Micros, now: Moment) -> Self {
+        let pairs = sites.iter().flat_map(|one| sites.iter().map(move |other| (one, other)));
+        Self {
+            sites: sites.len(),
+            delays: pairs.map(|(one, other)| delay(one, other, ttl, now)).collect(),
+        }
+    }
+
+    fn are_within(&self, one: usize, other: usize, within: Within) -> bool {
+        match within {
+            Within::Site => one == other,
+            Within::Rtt(limit) => self.delays[one * self.sites + other].is_some_and(|delay| delay <= limit),
+        }
+    }
 }
 
 /// A search for a place for every pod of a group.
@@ -65,8 +105,9 @@ struct Search<'a, 'p> {
     /// Whether optional distances must be kept.
     keeps_optional: bool,
     queue_key: QueueKey,
+    distances_between: Arc<Distances>,
     /// The site of each unit so far.
-    sites: Vec<&'p Site>,
+    sites: Vec<usize>,
     assessments: usize,
     distances: usize,
 }
@@ -128,12 +169,7 @@ impl<'p> Planning<'p> {
         let claims = if self.is_earlier(first) {
             // As in the last plan, until the pods behind have been considered.
             Some(self.before.clone())
-        } else if self.pay(
-            first,
-            pods.iter()
-                .map(|planned| planned.cost.saturating_sub(search_cost(self.snapshot)))
-                .sum(),
-        ) {
+        } else if self.pay(first, pods.iter().map(|planned| planned.cost).sum()) {
             self.search(pods, since)
         } else {
             return true;
@@ -159,18 +195,21 @@ impl<'p> Planning<'p> {
     fn search(&mut self, pods: Group<'_, 'p>, since: Moment) -> Option<QueueClaims> {
         let queue_key = pods.first()?.queue_key;
         let units = self.units(pods, queue_key, since)?;
+        let (sites, ttl, now) = (&self.snapshot.sites, self.config.telemetry_ttl, self.now.moment);
+        let distances = self
+            .distances
+            .get_or_insert_with(|| Arc::new(Distances::of(sites, ttl, now)));
         let mut search = Search {
             units,
             keeps_optional: true,
             queue_key,
+            distances_between: Arc::clone(distances),
             sites: vec![],
             assessments: 0,
             distances: 0,
         };
-        let has_optional = search
-            .units
-            .iter()
-            .any(|unit| unit.membership.near.iter().any(|near| near.is_optional));
+        let mut limits = search.units.iter().flat_map(|unit| &unit.limits);
+        let has_optional = limits.any(|limit| limit.is_optional);
         let mut found = search.run(self);
         if found.is_none() && has_optional {
             search.keeps_optional = false;
@@ -182,7 +221,7 @@ impl<'p> Planning<'p> {
     /// The pods as units. `None` if a unit has no place.
     fn units<'a>(&mut self, pods: Group<'a, 'p>, queue_key: QueueKey, since: Moment) -> Option<Vec<Unit<'a, 'p>>> {
         let mut units = Vec::<Unit<'_, '_>>::new();
-        let mut known = HashMap::<Workload<'static>, Vec<&'p Site>>::new();
+        let mut known = HashMap::<Workload<'static>, Vec<usize>>::new();
         let memberships = pods.iter().filter_map(|planned| planned.workload.membership());
         let memberships: BTreeSet<_> = memberships.collect();
         for planned in pods {
@@ -200,22 +239,30 @@ impl<'p> Planning<'p> {
                 .find(|unit| is_tied && *unit.membership == **membership);
             match unit {
                 Some(unit) => {
-                    unit.places
-                        .retain(|site| places.iter().any(|place| place.name() == site.name()));
+                    unit.places.retain(|site| places.contains(site));
                     unit.pods.push(planned);
                 }
                 None => units.push(Unit {
                     pods: vec![planned],
                     membership,
                     places: places.clone(),
+                    limits: vec![],
                 }),
             }
+        }
+        for at in 0..units.len() {
+            let is_bound = |unit: &Unit<'_, '_>| units[..at].iter().any(|other| unit.has_limit_with(other));
+            // Next to a unit that has a site, wrong sites are soon found.
+            if let Some(next) = units[at..].iter().position(is_bound) {
+                units[at..=at + next].rotate_right(1);
+            }
+            units[at].limits = limits_between(&units[..=at]);
         }
         units.iter().all(|unit| !unit.places.is_empty()).then_some(units)
     }
 
-    /// The sites where this pod alone may be placed, best first.
-    fn places(&mut self, planned: &Planned<'p>, queue_key: QueueKey, since: Moment) -> Vec<&'p Site> {
+    /// The sites where this pod alone may be placed, best first, by their place in the snapshot.
+    fn places(&mut self, planned: &Planned<'p>, queue_key: QueueKey, since: Moment) -> Vec<usize> {
         self.decisions += 1;
         let workload = Workload {
             gated_for: Some(self.now.moment.since(since)),
@@ -224,11 +271,29 @@ impl<'p> Planning<'p> {
         let room = Room::beside(self.snapshot, self.ledger, &self.claims, queue_key, &workload.namespace);
         let verdict = decide(&workload, &room, self.config, self.now);
         let late = verdict.chosen().filter(|chosen| chosen.standing() == Standing::Late);
-        match late {
+        let places = match late {
             Some(late) => vec![late.site],
             None => verdict.places,
-        }
+        };
+        let place = |site: &Site| self.snapshot.sites.iter().position(|other| other.name() == site.name());
+        places.into_iter().filter_map(place).collect()
     }
+}
+
+/// The limits between the last of these units and all of them.
+fn limits_between(units: &[Unit<'_, '_>]) -> Vec<Limit> {
+    let Some(last) = units.last() else { return vec![] };
+    let mut all = vec![];
+    for (other, unit) in units.iter().enumerate() {
+        let of_gang = last.membership.is_gang.then_some((Within::Site, false));
+        let stated = limits(last.membership, unit.membership);
+        all.extend(stated.chain(of_gang).map(|(within, is_optional)| Limit {
+            other,
+            within,
+            is_optional,
+        }));
+    }
+    all
 }
 
 impl<'p> Search<'_, 'p> {
@@ -248,68 +313,47 @@ impl<'p> Search<'_, 'p> {
 
     /// The sites where the unit may be placed, best first. Of a controller that spreads its pods, sites with fewer of the
     /// group's pods come first.
-    fn places(&self, unit: usize) -> Vec<&'p Site> {
-        let mut places = self.units[unit].places.clone();
-        let spreads = |unit: &Unit<'_, '_>| unit.pods.iter().all(|planned| planned.spreads());
-        if spreads(&self.units[unit]) {
-            let taken = |site: &Site| self.sites.iter().filter(|other| other.name() == site.name()).count();
-            places.sort_by_key(|site| taken(site));
+    fn places(&self, unit: &Unit<'_, '_>) -> Vec<usize> {
+        let mut places = unit.places.clone();
+        if unit.pods.iter().all(|planned| planned.spreads()) {
+            let taken = |site: &usize| self.sites.iter().filter(|other| *other == site).count();
+            places.sort_by_key(taken);
         }
         places
     }
 
-    /// Finds a place for every unit from this one on, depth first, and adds its claims.
+    /// Finds a place for every unit from the next one on, depth first, and adds its claims.
     fn place(&mut self, planning: &Planning<'p>, claims: &mut QueueClaims) -> bool {
         let at = self.sites.len();
-        if at == self.units.len() {
-            return true;
-        }
-        for site in self.places(at) {
+        let Some(unit) = self.units.get(at) else { return true };
+        for site in self.places(unit) {
             if self.assessments >= MAX_ASSESSMENTS || self.distances >= MAX_DISTANCES {
                 return false;
             }
             self.sites.push(site);
-            let is_placed = self.is_near_enough(planning) && self.claim(at, site, planning, claims);
-            if is_placed && self.place(planning, claims) {
-                return true;
+            if self.is_near_enough(at, site) {
+                if self.claim(at, &planning.snapshot.sites[site], planning, claims) && self.place(planning, claims) {
+                    return true;
+                }
+                let pods = self.units[at].pods.iter();
+                pods.for_each(|planned| claims.remove(&planned.entry.pod.uid));
             }
             self.sites.pop();
-            self.units[at]
-                .pods
-                .iter()
-                .for_each(|planned| claims.remove(&planned.entry.pod.uid));
         }
         false
     }
 
-    /// Whether the last placed unit is near enough to itself and to those before it.
-    fn is_near_enough(&mut self, planning: &Planning<'_>) -> bool {
-        let Some((site, unit)) = self.sites.last().zip(self.units.get(self.sites.len() - 1)) else {
-            return true;
-        };
-        let ttl = planning.config.telemetry_ttl;
-        for (other, at) in self.units.iter().zip(&self.sites) {
+    /// Whether this unit would be near enough at this site to its own pods and to the units before it.
+    fn is_near_enough(&mut self, unit: usize, site: usize) -> bool {
+        let mut limits = self.units[unit].limits.iter();
+        limits.all(|limit| {
             self.distances += 1;
-            let mut limits = limits(unit.membership, other.membership)
-                .filter(|(_, is_optional)| self.keeps_optional || !is_optional)
-                .peekable();
-            let is_same = site.name() == at.name();
-            if unit.membership.is_gang && !is_same {
-                return false;
-            }
-            if limits.peek().is_none() {
-                continue;
-            }
-            let delay = delay(site, at, ttl, planning.now.moment);
-            let is_kept = |within| match within {
-                Within::Site => is_same,
-                Within::Rtt(limit) => delay.is_some_and(|delay| delay <= limit),
-            };
-            if !limits.all(|(within, _)| is_kept(within)) {
-                return false;
-            }
-        }
-        true
+            let is_left_out = limit.is_optional && !self.keeps_optional;
+            is_left_out
+                || self
+                    .distances_between
+                    .are_within(site, self.sites[limit.other], limit.within)
+        })
     }
 
     /// Claims room at the site for every pod of the unit; false if one has none.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crate::queue::groups::Distances;
 use crate::queue::{
     Age, Entry, GroupCounts, NAMESPACE_DELAY, PER_POD, PlanAction, PlanEntry, Planned, Together, Unfinished,
     WAIT_BEFORE_CLAIM,
@@ -38,7 +39,7 @@ pub(super) fn purses<'p>(
 ) -> BTreeMap<(&'p str, bool), Purse> {
     let mut needs = BTreeMap::<_, usize>::new();
     for planned in in_order {
-        *needs.entry(planned.purse).or_default() += planned.cost;
+        *needs.entry(planned.purse).or_default() += planned.cost + planned.search_cost;
     }
     let mut needs: Vec<_> = needs.into_iter().collect();
     needs.sort_by_key(|(_, need)| *need);
@@ -77,6 +78,8 @@ pub(super) struct Planning<'p> {
     pub(super) entries: Vec<PlanEntry>,
     /// Groups that wait.
     pub(super) groups: GroupCounts,
+    /// The distances between the sites, once a group has been searched.
+    pub(super) distances: Option<Arc<Distances>>,
     /// When the next group reaches its limit.
     pub(super) due: Option<Moment>,
     pub(super) decisions: usize,

@@ -151,7 +151,7 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
     let (row, act) = match lacks_edge(case, &sites) {
         true if facts.gate == Gate::Within => (0, Act::Gate),
         true => (0, Act::PassThrough),
-        false if members.as_ref().is_some_and(Members::hold) && may_wait(case, &sites) => (0, Act::Gate),
+        false if members.as_ref().is_some_and(StartsTogether::hold) && may_wait(case, &sites) => (0, Act::Gate),
         false => act(&facts),
     };
     let edge = || sites.iter().find(|site| rank::is_edge(site));
@@ -172,7 +172,7 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
         (Act::Gate, None) => Action::Gate,
         (_, None) => Action::PassThrough,
     };
-    let is_held = matches!(act, Act::Gate) && members.as_ref().is_some_and(Members::hold);
+    let is_held = matches!(act, Act::Gate) && members.as_ref().is_some_and(StartsTogether::hold);
     let reason = match (row, act) {
         (0, Act::PassThrough) => Reason::EdgeSiteMissing,
         (0, Act::Gate) if is_held => Reason::HeldGroup,
@@ -207,7 +207,7 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
 }
 
 /// The pods of a group that starts together.
-struct Members {
+struct StartsTogether {
     /// The number that exist, including those that have succeeded and the pod itself.
     existing: u32,
     /// The number that start together.
@@ -219,7 +219,7 @@ struct Members {
     is_new: bool,
 }
 
-impl Members {
+impl StartsTogether {
     /// Whether the pod waits for the others. A new pod of a group that has started does not, unless it is of a gang.
     fn hold(&self) -> bool {
         let is_missed = self.placed.saturating_add(1) < self.size;
@@ -228,7 +228,7 @@ impl Members {
 }
 
 /// The pods of the pod's group, if it starts together. Cost: a few searches.
-fn members(workload: &Workload<'_>, room: &Room<'_, '_>) -> Option<Members> {
+fn members(workload: &Workload<'_>, room: &Room<'_, '_>) -> Option<StartsTogether> {
     let membership = workload.membership()?;
     let (snapshot, namespace) = (room.snapshot, &*workload.namespace);
     let size = snapshot.size_of(namespace, membership)?;
@@ -238,7 +238,7 @@ fn members(workload: &Workload<'_>, room: &Room<'_, '_>) -> Option<Members> {
     let is_new = workload.gated_for.is_none();
     let existing = placed.saturating_add(gated).saturating_add(u64::from(is_new));
     let count = |pods: u64| u32::try_from(pods).unwrap_or(u32::MAX);
-    Some(Members {
+    Some(StartsTogether {
         existing: count(existing),
         size,
         placed: count(placed),

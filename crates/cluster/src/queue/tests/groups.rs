@@ -264,6 +264,30 @@ fn search_ends_within_its_budget() {
     let pods: Vec<_> = (0..16)
         .map(|i| member(&format!("p{i:02}"), &format!("c{i}"), 900, 16, &all.join(","), 1))
         .collect();
+    let mut fleet = many_clouds();
+    assert_eq!(released(&pods, &fleet), []);
+    fleet["nodes"][40]["allocatable"]["cpu"] = json!("15");
+    assert_eq!(released(&pods, &fleet).len(), 16);
+}
+
+#[test]
+fn ring_of_components_is_placed_where_only_the_last_cloud_has_room() {
+    // By name, component 10 comes before those that it is near.
+    let pods: Vec<_> = (0..16)
+        .map(|i| {
+            let near = format!("c{}=site", (i + 1) % 16);
+            member(&format!("p{i}"), &format!("c{i}"), 900, 16, &near, 1)
+        })
+        .collect();
+    let mut fleet = many_clouds();
+    assert_eq!(released(&pods, &fleet), []);
+    fleet["nodes"][64]["allocatable"]["cpu"] = json!("15");
+    assert!(released(&pods, &fleet).iter().all(|(_, site)| site == "s63"));
+    assert_eq!(released(&pods, &fleet).len(), 16);
+}
+
+/// An edge without room, and 64 clouds of 13 cores.
+fn many_clouds() -> Value {
     let mut fleet = sites(0, 0, 0);
     fleet["sites"].as_array_mut().unwrap().truncate(1);
     fleet["nodes"].as_array_mut().unwrap().truncate(1);
@@ -274,9 +298,7 @@ fn search_ends_within_its_budget() {
         );
         fleet["nodes"].as_array_mut().unwrap().push(json!({"name": name, "labels": {"c": name}, "allocatable": {"cpu": "13", "memory": "9Gi", "pods": 99}, "taints": [{"key": "cloud", "value": "cloud", "effect": "NoSchedule"}]}));
     }
-    assert_eq!(released(&pods, &fleet), []);
-    fleet["nodes"][40]["allocatable"]["cpu"] = json!("15");
-    assert_eq!(released(&pods, &fleet).len(), 16);
+    fleet
 }
 
 proptest! {

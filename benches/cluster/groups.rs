@@ -1,0 +1,115 @@
+//! Time from the creation of the first pod of 10 applications until kube-scheduler has bound all 150 pods: alone, near each
+//! other, and started together.
+
+use std::pin::pin;
+
+use edgeward_harness::clients;
+use edgeward_harness::prelude::*;
+use futures::TryStreamExt as _;
+use futures::future::try_join_all;
+use http::Request;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::watcher::{Config, Event, metadata_watcher};
+use kube::{Api, Client};
+
+use crate::contenders::Contender;
+use crate::differences::Median;
+use crate::fleet;
+
+const ROUNDS: usize = 10;
+const NODES: usize = 50;
+const APPLICATIONS: usize = 10;
+
+/// The components of an application, with those that each is near. Three pods of each.
+const COMPONENTS: [(&str, &str); 5] = [
+    ("web", "api=10ms"),
+    ("api", "db=10ms, cache=10ms?"),
+    ("cache", "db=10ms"),
+    ("db", "logs=100ms"),
+    ("logs", "db=100ms"),
+];
+const PODS_OF_A_COMPONENT: usize = 3;
+const PODS_OF_AN_APPLICATION: usize = COMPONENTS.len() * PODS_OF_A_COMPONENT;
+const PODS: usize = APPLICATIONS * PODS_OF_AN_APPLICATION;
+
+/// How the pods belong together, with the names of the annotations that say so.
+const WAYS: [(&str, &[&str]); 3] = [
+    ("alone", &[]),
+    ("near each other", &["group", "near"]),
+    ("near, started together", &["group", "near", "groupSize"]),
+];
+
+e2e! { "groups::of_applications", Machine, of_applications }
+fn of_applications(fixture: &Fixture<'_>) -> Result<()> {
+    fleet::create(fixture, NODES)?;
+    let edgeward = Contender::edgeward(fixture)?;
+    edgeward.is_in_force(fixture, &workloads::pod("asked", workloads::latency()))?;
+    let client = fixture.runtime.block_on(clients::client(fixture))?;
+    let kubectl = fixture.kubectl_in(&edgeward.namespace);
+    let mut times = [const { Vec::new() }; WAYS.len()];
+    // The first round warms up.
+    for round in 0..=ROUNDS {
+        for place in 0..WAYS.len() {
+            let way = (place + round) % WAYS.len();
+            let took = fixture
+                .runtime
+                .block_on(until_bound(&client, &edgeward.namespace, WAYS[way].1))?;
+            if round > 0 {
+                times[way].push(took.as_secs_f64());
+            }
+            kubectl.run(&["delete", "pods", "--all", "--force", "--grace-period=0"], "")?;
+        }
+    }
+    println!("\n| {PODS} pods of {APPLICATIONS} applications, {ROUNDS} rounds | bound after, s | over alone, % |");
+    println!("|---|---:|---:|");
+    for ((name, _), of_way) in WAYS.iter().zip(&times) {
+        let rounds = of_way.iter().zip(&times[0]);
+        let over = Median::of(rounds.map(|(one, alone)| 100.0 * (one / alone - 1.0)));
+        println!("| {name} | {:.2} | {over:+.1} |", Median::of(of_way.iter().copied()));
+    }
+    Ok(())
+}
+
+/// Creates the pods of all applications at once, and waits until all are bound.
+async fn until_bound(client: &Client, namespace: &str, annotations: &[&str]) -> Result<Duration> {
+    let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+    let mut bound = pin!(metadata_watcher(pods, Config::default().fields("spec.nodeName!=")));
+    while !matches!(bound.try_next().await?, Some(Event::InitDone)) {}
+    let begun = Instant::now();
+    let created = try_join_all((0..APPLICATIONS).map(|number| create(client, namespace, number, annotations)));
+    let mut names = BTreeSet::new();
+    let seen = async {
+        while names.len() < PODS {
+            if let Some(Event::Apply(pod)) = bound.try_next().await? {
+                names.insert(pod.metadata.name);
+            }
+        }
+        Ok(begun.elapsed())
+    };
+    let (_, took) = tokio::try_join!(created, tokio::time::timeout(BOUND, seen).map_err(Error::from))?;
+    took
+}
+
+/// Creates the pods of one application, one after another.
+async fn create(client: &Client, namespace: &str, application: usize, annotations: &[&str]) -> Result<()> {
+    for number in 0..PODS_OF_AN_APPLICATION {
+        let (component, near) = COMPONENTS[number % COMPONENTS.len()];
+        let size = PODS_OF_AN_APPLICATION.to_string();
+        let all = [
+            ("group", &*format!("app-{application}")),
+            ("near", near),
+            ("groupSize", &size),
+        ];
+        let mut pod = workloads::pod(&format!("{component}-{application}-{number}"), workloads::latency());
+        pod["metadata"]["labels"] = json!({"app.kubernetes.io/component": component});
+        for (name, value) in all.into_iter().filter(|(name, _)| annotations.contains(name)) {
+            pod["metadata"]["annotations"][format!("slo.example.io/{name}")] = json!(value);
+        }
+        let request = Request::post(format!("/api/v1/namespaces/{namespace}/pods"));
+        let request = request.header("content-type", "application/json");
+        client
+            .request::<Value>(request.body(pod.to_string().into_bytes())?)
+            .await?;
+    }
+    Ok(())
+}
