@@ -5,34 +5,20 @@ use std::sync::Arc;
 
 use edgeward_cluster::engine::Change;
 use serde_json::Value;
-use tokio::sync::watch::channel;
 
 use crate::instruments::metrics::Metrics;
 use crate::watch::Cluster;
-use crate::watch::objects::{self, Rights, Seen};
+use crate::watch::objects::Seen;
 use crate::watch::raw::{Gvr, Raw};
 
 impl Cluster {
     /// Sends the extended resources that DeviceClasses serve. Never returns. If they may not be read, the known ones
     /// stay. Calls `known` after each answer.
     pub async fn follow_device_classes(self, metrics: Arc<Metrics>, known: impl Fn()) {
-        let (seen, mut objects) = channel(Seen::default());
-        let (client, read) = (self.client.clone(), |object: &Raw, _: Option<&_>| Some(served(object)));
-        let kind = Gvr::DEVICE_CLASSES;
-        let watched = objects::follow(kind, Rights::Optional, &client, &metrics, read, &seen, |seen| seen);
-        let told = async {
-            while objects.changed().await.is_ok() {
-                let names = objects
-                    .borrow_and_update()
-                    .all()
-                    .map(|all| all.values().flatten().cloned().collect());
-                if let Some(names) = names {
-                    self.changes.send(Change::ByClaim(names)).await;
-                }
-                known();
-            }
-        };
-        tokio::join!(watched, told);
+        let read = |object: &Raw| Some(served(object));
+        let change = |seen: &Seen<_>| Some(Change::ByClaim(seen.all()?.values().flatten().cloned().collect()));
+        self.follow_optional(Gvr::DEVICE_CLASSES, &metrics, read, change, known)
+            .await;
     }
 }
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use edgeward_cluster::engine::Change;
 use futures::StreamExt as _;
 use kube::runtime::watcher::{Config, Event};
 use kube::{Client, Resource};
@@ -12,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::instruments::metrics::Metrics;
 use crate::watch::raw::{Gvr, Raw};
-use crate::watch::watcher;
+use crate::watch::{Cluster, watcher};
 
 /// How often to ask whether a CRD is installed.
 pub(crate) const PERIOD: Duration = Duration::from_secs(10);
@@ -150,6 +151,33 @@ pub(crate) async fn follow<T: PartialEq, A>(
         all.send_if_modified(|all| part(all).becomes(Seen::without_objects(standing)));
         let is_forbidden = standing == Standing::Forbidden;
         tokio::time::sleep(if is_forbidden { FORBIDDEN_PERIOD } else { PERIOD }).await;
+    }
+}
+
+impl Cluster {
+    /// Follows the objects of a kind that may not be installed or readable, and sends the `change` that their known parts make.
+    /// Never returns. Calls `known` after each answer.
+    pub(super) async fn follow_optional<T: PartialEq>(
+        self,
+        kind: Gvr,
+        metrics: &Metrics,
+        read: impl Fn(&Raw) -> Option<T>,
+        change: impl Fn(&Seen<T>) -> Option<Change>,
+        known: impl Fn(),
+    ) {
+        let (seen, mut objects) = watch::channel(Seen::default());
+        let read = |object: &Raw, _: Option<&_>| read(object);
+        let followed = follow(kind, Rights::Optional, &self.client, metrics, read, &seen, |seen| seen);
+        let told = async {
+            while objects.changed().await.is_ok() {
+                let change = change(&objects.borrow_and_update());
+                if let Some(change) = change {
+                    self.changes.send(change).await;
+                }
+                known();
+            }
+        };
+        tokio::join!(followed, told);
     }
 }
 

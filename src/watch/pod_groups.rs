@@ -7,32 +7,22 @@ use edgeward_cluster::engine::Change;
 use edgeward_decision::model::group::{COSCHEDULING_API, KUBERNETES_API};
 use edgeward_decision::model::snapshot::ByNamespace;
 use serde_json::Value;
-use tokio::sync::watch::channel;
 
 use crate::instruments::metrics::Metrics;
 use crate::watch::Cluster;
-use crate::watch::objects::{self, Rights, Seen, Standing};
+use crate::watch::objects::{Seen, Standing};
 use crate::watch::raw::{Gvr, Raw};
 
 impl Cluster {
     /// Sends the sizes of PodGroups of one API. Never returns. Calls `known` once it is known whether there are any, and after
     /// each change.
     pub async fn follow_pod_groups(self, api: PodGroupApi, metrics: Arc<Metrics>, known: impl Fn()) {
-        let (seen, mut objects) = channel(Seen::default());
         let (name, kind) = match api {
             PodGroupApi::Kubernetes => (KUBERNETES_API, Gvr::POD_GROUPS),
             PodGroupApi::Coscheduling => (COSCHEDULING_API, Gvr::COSCHEDULING_POD_GROUPS),
         };
-        let read = |object: &Raw, _: Option<&_>| size(object);
-        let watched = objects::follow(kind, Rights::Optional, &self.client, &metrics, read, &seen, |seen| seen);
-        let told = async {
-            while objects.changed().await.is_ok() {
-                let sizes = sizes(&objects.borrow_and_update());
-                self.changes.send(Change::PodGroups(name, sizes)).await;
-                known();
-            }
-        };
-        tokio::join!(watched, told);
+        let change = |seen: &Seen<_>| Some(Change::PodGroups(name, sizes(seen)));
+        self.follow_optional(kind, &metrics, size, change, known).await;
     }
 }
 

@@ -236,6 +236,24 @@ fn workload_template_is_reviewed_as_pod() {
 }
 
 #[test]
+fn review_shows_how_many_pods_start_together() {
+    let annotations =
+        r#"{"slo.example.io/class": "batch", "slo.example.io/group": "shop", "slo.example.io/groupSize": "3"}"#;
+    let pod = format!(
+        r#"{{"kind": "Pod", "metadata": {{"name": "web", "annotations": {annotations}}}, "spec": {{"containers": []}}}}"#
+    );
+    let item = reviewed(&pod);
+    assert_eq!(item["reason"], "held_group");
+    let group = serde_json::json!({"name": "shop", "component": "", "placed": 0, "gated": 0, "size": 3});
+    assert_eq!(item["group"], group);
+    let stdout = text(&edgeward(&REVIEW, &pod).stdout);
+    assert!(
+        stdout.contains("of group shop: 0 placed, 0 gated; 3 start together"),
+        "{stdout}"
+    );
+}
+
+#[test]
 fn kind_without_pods_is_skipped_and_reported() {
     let output = edgeward(
         &REVIEW,

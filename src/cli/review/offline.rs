@@ -10,7 +10,7 @@ use edgeward_decision::placement::room::Room;
 use edgeward_decision::pod::Pod;
 use edgeward_kube::units::Now;
 
-use super::report::{Item, ProfileItem, SiteItem};
+use super::report::{GroupItem, Item, ProfileItem, SiteItem};
 use super::subject::Subject;
 use crate::admission::review::shorten;
 use crate::platform::yaml;
@@ -46,6 +46,7 @@ pub(in crate::cli) fn review(
         reason: Some(verdict.reason.as_str().to_owned()),
         sites: verdict.sites.iter().map(SiteItem::from).collect(),
         profile: ProfileItem::of(&verdict),
+        group: GroupItem::of(&workload, snapshot),
         patch: patch(&pod, &verdict, config, &stamp),
         warnings: verdict.warnings.iter().map(|warning| shorten(warning)).collect(),
         assumptions: assumptions(subject, &pod, &workload, &config.keys.managed),

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use edgeward_decision::keys::Keys;
+use edgeward_decision::model::group::UNKNOWN_SIZE;
 use edgeward_decision::model::slo::SloFault;
+use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_decision::model::workload::Workload;
 use edgeward_decision::placement::explain::times;
 use edgeward_decision::placement::sentences;
@@ -52,6 +54,8 @@ pub(in crate::cli) struct Item {
     pub(super) sites: Vec<SiteItem>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) profile: Option<ProfileItem>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) group: Option<GroupItem>,
     pub(super) faults: Vec<SloFault>,
     pub(super) warnings: Vec<String>,
     pub(super) hints: Vec<String>,
@@ -85,6 +89,54 @@ impl ProfileItem {
             preferred: profile.preferred.as_deref().map(str::to_owned),
             line: sentences::profile(name, profile, &verdict.sites),
         })
+    }
+}
+
+/// The group of the pod.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct GroupItem {
+    name: String,
+    component: String,
+    /// Number of its pods at sites.
+    placed: u64,
+    /// Number of its gated pods.
+    gated: u64,
+    /// Number of its pods that start together; `None` if each starts alone, or if its PodGroup does not exist.
+    size: Option<u32>,
+}
+
+impl GroupItem {
+    /// The group of this pod, if it has one.
+    pub(in crate::cli) fn of(workload: &Workload<'_>, snapshot: &Snapshot) -> Option<Self> {
+        let membership = workload.membership()?;
+        let (namespace, group) = (&*workload.namespace, &*membership.group);
+        let placed = snapshot.sites.iter().flat_map(|site| site.members.of(namespace, group));
+        let gated = snapshot.gated_members.of(namespace, group);
+        let size = snapshot.size_of(namespace, membership);
+        Some(Self {
+            name: group.to_owned(),
+            component: membership.component.to_string(),
+            placed: placed.map(|(_, pods)| pods).sum(),
+            gated: gated.map(|(_, pods)| pods).sum(),
+            size: size.filter(|size| *size != UNKNOWN_SIZE),
+        })
+    }
+
+    pub(in crate::cli) fn line(&self) -> String {
+        let Self {
+            name,
+            component,
+            placed,
+            gated,
+            size,
+        } = self;
+        let component = Some(component).filter(|component| !component.is_empty());
+        let component = component
+            .map(|component| format!(", component {component}"))
+            .unwrap_or_default();
+        let size = size.map(|size| format!("; {size} start together")).unwrap_or_default();
+        format!("of group {name}{component}: {placed} placed, {gated} gated{size}")
     }
 }
 
@@ -204,6 +256,7 @@ impl Item {
     fn lines(&self) -> Vec<String> {
         let mut lines: Vec<_> = self.sites.iter().map(SiteItem::line).collect();
         lines.extend(self.profile.iter().map(|profile| profile.line.clone()));
+        lines.extend(self.group.iter().map(GroupItem::line));
         lines.extend(self.answer.iter().flat_map(AnswerItem::lines));
         let faults = self.faults.iter().filter(|_| self.warnings.is_empty());
         lines.extend(faults.map(|fault| format!("fault: {fault}")));

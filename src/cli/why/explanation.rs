@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use edgeward_decision::config::Config;
-use edgeward_decision::model::group::UNKNOWN_SIZE;
 use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_decision::model::workload::Workload;
 use edgeward_decision::placement::verdict::Verdict;
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::scheduling_state::{Decided, SchedulingState, duration};
 use crate::cli::installed::domain_option;
-use crate::cli::review::report::{ProfileItem, SiteItem, harmless};
+use crate::cli::review::report::{GroupItem, ProfileItem, SiteItem, harmless};
 use crate::controllers::events::{bounds, in_words};
 use crate::inspect::installation::Leaderless;
 
@@ -32,7 +31,7 @@ pub(super) struct Explanation {
     state: SchedulingState,
     queue: Option<Queue>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    group: Option<Group>,
+    group: Option<GroupItem>,
     now: Now,
     changes: Vec<String>,
     causes: Vec<String>,
@@ -46,54 +45,6 @@ pub(super) struct Subject<'s> {
     pub(super) name: &'s str,
     pub(super) workload: &'s Workload<'s>,
     pub(super) snapshot: &'s Snapshot,
-}
-
-/// The group of the pod.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Group {
-    name: String,
-    component: String,
-    /// Number of its pods at sites.
-    placed: u64,
-    /// Number of its gated pods.
-    gated: u64,
-    /// Number of its pods that start together; `None` if each starts alone, or if its PodGroup does not exist.
-    size: Option<u32>,
-}
-
-impl Group {
-    /// The group of this pod, if it has one.
-    fn of(workload: &Workload<'_>, snapshot: &Snapshot) -> Option<Self> {
-        let membership = workload.membership()?;
-        let (namespace, group) = (&*workload.namespace, &*membership.group);
-        let placed = snapshot.sites.iter().flat_map(|site| site.members.of(namespace, group));
-        let gated = snapshot.gated_members.of(namespace, group);
-        let size = snapshot.size_of(namespace, membership);
-        Some(Self {
-            name: group.to_owned(),
-            component: membership.component.to_string(),
-            placed: placed.map(|(_, pods)| pods).sum(),
-            gated: gated.map(|(_, pods)| pods).sum(),
-            size: size.filter(|size| *size != UNKNOWN_SIZE),
-        })
-    }
-
-    fn line(&self) -> String {
-        let Self {
-            name,
-            component,
-            placed,
-            gated,
-            size,
-        } = self;
-        let component = Some(component).filter(|component| !component.is_empty());
-        let component = component
-            .map(|component| format!(", component {component}"))
-            .unwrap_or_default();
-        let size = size.map(|size| format!("; {size} start together")).unwrap_or_default();
-        format!("of group {name}{component}: {placed} placed, {gated} gated{size}")
-    }
 }
 
 /// The place of a gated pod in the queue.
@@ -198,7 +149,7 @@ impl Explanation {
             decided,
             state,
             queue,
-            group: Group::of(subject.workload, subject.snapshot),
+            group: GroupItem::of(subject.workload, subject.snapshot),
             now,
             causes,
             notes,
@@ -250,7 +201,7 @@ impl Explanation {
                 }
             });
         }
-        lines.extend(self.group.iter().map(Group::line));
+        lines.extend(self.group.iter().map(GroupItem::line));
         if !state.gates.is_empty() {
             lines.push(format!("gates: {}", state.gates.join(", ")));
         }
