@@ -9,7 +9,8 @@ use futures::TryStreamExt as _;
 use futures::future::try_join_all;
 use http::Request;
 use k8s_openapi::api::core::v1::Pod;
-use kube::runtime::watcher::{Config, Event, metadata_watcher};
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Client};
 
 use crate::contenders::Contender;
@@ -57,7 +58,12 @@ fn of_applications(fixture: &Fixture<'_>) -> Result<()> {
             if round > 0 {
                 times[way].push(took.as_secs_f64());
             }
-            kubectl.run(&["delete", "pods", "--all", "--force", "--grace-period=0"], "")?;
+            let all = ["delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false"];
+            kubectl.run(&all, "")?;
+            eventually("no pod is left", BOUND, || {
+                ensure!(kubectl.list("pods", "")?.is_empty());
+                Ok(())
+            })?;
         }
     }
     println!("\n| {PODS} pods of {APPLICATIONS} applications, {ROUNDS} rounds | bound after, s | over alone, % |");
@@ -72,8 +78,8 @@ fn of_applications(fixture: &Fixture<'_>) -> Result<()> {
 
 /// Creates the pods of all applications at once, and waits until all are bound.
 async fn until_bound(client: &Client, namespace: &str, annotations: &[&str]) -> Result<Duration> {
-    let pods = Api::<Pod>::namespaced(client.clone(), namespace);
-    let mut bound = pin!(metadata_watcher(pods, Config::default().fields("spec.nodeName!=")));
+    let pods = Api::<PartialObjectMeta<Pod>>::namespaced(client.clone(), namespace);
+    let mut bound = pin!(watcher(pods, Config::default().fields("spec.nodeName!=")));
     while !matches!(bound.try_next().await?, Some(Event::InitDone)) {}
     let begun = Instant::now();
     let created = try_join_all((0..APPLICATIONS).map(|number| create(client, namespace, number, annotations)));
@@ -84,10 +90,10 @@ async fn until_bound(client: &Client, namespace: &str, annotations: &[&str]) -> 
                 names.insert(pod.metadata.name);
             }
         }
-        Ok(begun.elapsed())
+        anyhow::Ok(begun.elapsed())
     };
-    let (_, took) = tokio::try_join!(created, tokio::time::timeout(BOUND, seen).map_err(Error::from))?;
-    took
+    let (_, took) = tokio::time::timeout(BOUND, async { tokio::try_join!(created, seen) }).await??;
+    Ok(took)
 }
 
 /// Creates the pods of one application, one after another.

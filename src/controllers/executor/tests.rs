@@ -444,3 +444,25 @@ async fn group_is_released_whole_or_not_at_all() {
         assert!(server.read_at_once.load(Ordering::Relaxed) <= AT_ONCE);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn group_with_an_outdated_pod_starts_once_its_new_version_is_planned() {
+    let differs: fn(&mut Value) = |pod| {
+        if pod["metadata"]["name"] == "p1" {
+            pod["metadata"]["resourceVersion"] = json!("8");
+        }
+    };
+    let answers = Answers {
+        differs,
+        ..Answers::patch(200)
+    };
+    let server = Server::start(answers, vec![]);
+    server.plan_together((0..3).map(gated_pod));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let newer = GatedPod {
+        resource_version: "8".into(),
+        ..(*gated_pod(1)).clone()
+    };
+    server.plan_together([gated_pod(0), Arc::new(newer), gated_pod(2)].into_iter());
+    assert_eq!(seconds(&server.patched_within(3).await), [0; 3]);
+}

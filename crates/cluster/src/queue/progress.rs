@@ -127,8 +127,17 @@ impl Progress {
     /// be done.
     pub fn finish(&mut self, step: impl IntoIterator<Item = (PlanEntry, Option<PatchResult>)>, now: Moment) {
         self.under_way -= 1;
-        step.into_iter()
-            .for_each(|(entry, result)| self.finish_entry(&entry, result, now));
+        let step: Vec<_> = step.into_iter().collect();
+        let is_outdated = |(_, result): &(_, _)| matches!(result, Some(PatchResult::Outdated));
+        let waits_for_watch = step.iter().any(is_outdated);
+        for (entry, result) in step {
+            if waits_for_watch && result.is_none() {
+                // The others of the group are due again once the watch shows the new version of the one.
+                self.done.remove(&entry.pod.uid);
+            } else {
+                self.finish_entry(&entry, result, now);
+            }
+        }
     }
 
     fn finish_entry(&mut self, entry: &PlanEntry, result: Option<PatchResult>, now: Moment) {
