@@ -1,10 +1,12 @@
 //! Pods that belong together: near each other, started together, in one gang, or spread over sites.
 //!
-//! Three sites: the edge with four cores, `near` 12 ms away and `far` 60 ms away. No link takes time here, so the
-//! distances are those inside the sites.
+//! Three sites: the edge with four cores, `near` 12 ms away and `far` 60 ms away, as a Prometheus server says.
 
+use edgeward_harness::checkout::xtask;
+use edgeward_harness::fixture::Registration;
 use edgeward_harness::nodes::Wan;
 use edgeward_harness::prelude::*;
+use edgeward_harness::prometheus::{Exporter, Server};
 
 use crate::gated::gate::{forbid_removal, forbids};
 use crate::gated::history::History;
@@ -13,7 +15,11 @@ use crate::leader::events;
 const EDGE: &str = "edge-0";
 
 /// The three sites, and a configuration that gates pods for these seconds.
-fn sites<'run>(fixture: &Fixture<'run>, limit: &str) -> Result<(Nodes<'run>, Value)> {
+fn sites<'run>(fixture: &Fixture<'run>, limit: &str) -> Result<(Nodes<'run>, Server, Value)> {
+    let program = xtask("prometheus")?.context("there is no Prometheus to be had")?;
+    let exporter = Exporter::start(fixture.runtime.handle())?;
+    exporter.says(&[r#"rtt{site="near"} 0.012"#, r#"rtt{site="far"} 0.06"#]);
+    let server = Server::start(&program, &exporter)?;
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node(EDGE, "4")?;
     for site in ["near", "far"] {
@@ -21,15 +27,33 @@ fn sites<'run>(fixture: &Fixture<'run>, limit: &str) -> Result<(Nodes<'run>, Val
     }
     let mut config = nodes.gating(&json!({"latency": limit, "throughput": limit, "batch": limit}));
     let cloud = config["sites"].as_array_mut().and_then(Vec::pop).context("a cloud")?;
-    config["sites"][0]["insideRttMs"] = json!(11);
-    for (site, inside) in [("near", 1), ("far", 49)] {
+    for site in ["near", "far"] {
         let mut cloud = cloud.clone();
         cloud["name"] = json!(site);
         cloud["nodeSelector"] = nodes.selector(site);
-        cloud["insideRttMs"] = json!(inside);
         config["sites"].as_array_mut().context("sites")?.push(cloud);
     }
-    Ok((nodes, config))
+    config["prometheus"] = json!({
+        "url": format!("http://{}", server.address), "period": "1s", "queries": {"wanRttSeconds": "max by (site) (rtt)"},
+    });
+    Ok((nodes, server, config))
+}
+
+/// An edgeward that decides the test's pods and knows how far the clouds are.
+fn registered<'run>(fixture: &Fixture<'run>, config: &Value) -> Result<(Edgeward<'run>, Registration)> {
+    let (edgeward, registration) = fixture.registered_live(config)?;
+    knows_distances(&edgeward)?;
+    Ok((edgeward, registration))
+}
+
+fn knows_distances(edgeward: &Edgeward<'_>) -> Result<()> {
+    eventually("the distances are known", BOUND, || {
+        for (site, seconds) in [("near", 0.012), ("far", 0.06)] {
+            let rtt = edgeward.metric("edgeward_wan_rtt_seconds", &[("site", site)])?;
+            ensure!(rtt >= seconds, "{site}: {rtt}");
+        }
+        Ok(())
+    })
 }
 
 /// A pod of class batch with these other annotations.
@@ -89,8 +113,8 @@ e2e! { "groups::distant_member_waits_until_its_limit", Domain, distant_member_wa
 /// `db` does not fit the edge, where `web` runs, and the nearest cloud is farther than `web` allows. At its limit it goes there,
 /// and an Event says so.
 fn distant_member_waits_until_its_limit(fixture: &Fixture<'_>) -> Result<()> {
-    let (_nodes, config) = sites(fixture, "4s")?;
-    let (_edgeward, _registered) = fixture.registered_live(&config)?;
+    let (_nodes, _server, config) = sites(fixture, "4s")?;
+    let (_edgeward, _registered) = registered(fixture, &config)?;
     let web = pod(fixture, "web", "1", json!({"group": "shop", "near": "db=10ms"}));
     fixture.kubectl.create(&web)?;
     ensure!(run(fixture, &["web"])? == ["edge"]);
@@ -112,8 +136,8 @@ fn distant_member_waits_until_its_limit(fixture: &Fixture<'_>) -> Result<()> {
 e2e! { "groups::group_starts_whole", Domain, group_starts_whole }
 /// With a size, the components go where all of them fit. Two of three members start nothing, and the third starts all.
 fn group_starts_whole(fixture: &Fixture<'_>) -> Result<()> {
-    let (_nodes, config) = sites(fixture, "1h")?;
-    let (edgeward, _registered) = fixture.registered_live(&config)?;
+    let (_nodes, _server, config) = sites(fixture, "1h")?;
+    let (edgeward, _registered) = registered(fixture, &config)?;
     let history = History::begin(fixture)?;
     let web = json!({"group": "shop", "groupSize": "2", "near": "db=10ms"});
     fixture.kubectl.create(&pod(fixture, "web", "1", web))?;
@@ -155,10 +179,11 @@ e2e! { "groups::rest_joins_the_first", Domain, 70, rest_joins_the_first }
 /// edge has room. The next leader sends the pod to the site of the first.
 fn rest_joins_the_first(fixture: &Fixture<'_>) -> Result<()> {
     const WORDS: &str = "db stays gated";
-    let (_nodes, config) = sites(fixture, "1h")?;
+    let (_nodes, _server, config) = sites(fixture, "1h")?;
     let start = |name: &str| fixture.live_edgeward_as(name, &config);
     let mut replicas = [start("one")?, start("two")?];
     let _registered = fixture.register(&replicas[0].url, &replicas[0].ca)?;
+    replicas.iter().try_for_each(knows_distances)?;
     let leader = eventually("one leads", BOUND, || {
         let leader = replicas.iter().position(|replica| replica.leads().is_ok());
         leader.context("none does")
@@ -187,8 +212,8 @@ e2e! { "groups::gang_goes_to_one_site_or_waits", Domain, 40, gang_goes_to_one_si
 /// A gang of four with Kueue's marks, and room for two at the edge: all go to one cloud, once Kueue's gates are gone. With the
 /// WAN down, the next gang waits whole, and another pod gets the room. When the edge has room for four, all start there.
 fn gang_goes_to_one_site_or_waits(fixture: &Fixture<'_>) -> Result<()> {
-    let (nodes, config) = sites(fixture, "5s")?;
-    let (_edgeward, _registered) = fixture.registered_live(&config)?;
+    let (nodes, _server, config) = sites(fixture, "5s")?;
+    let (_edgeward, _registered) = registered(fixture, &config)?;
     fixture.kubectl.create(&pod(fixture, "filler", "2", json!({})))?;
     ensure!(run(fixture, &["filler"])? == ["edge"]);
     let gang = |gang: &str| -> Result<Vec<String>> {
@@ -242,10 +267,10 @@ e2e! { "groups::replicas_spread_over_sites", Domain, replicas_spread_over_sites 
 /// Four replicas that spread over sites run on all three. When a cloud loses its only one, the next goes there, if need be once
 /// the cloud answers again.
 fn replicas_spread_over_sites(fixture: &Fixture<'_>) -> Result<()> {
-    let (nodes, mut config) = sites(fixture, "1h")?;
+    let (nodes, _server, mut config) = sites(fixture, "1h")?;
     let far = Wan::open(fixture.runtime)?;
     config["sites"][2]["probes"] = json!([far.probe()]);
-    let (edgeward, _registered) = fixture.registered_live(&config)?;
+    let (edgeward, _registered) = registered(fixture, &config)?;
     let slo = json!({"slo.example.io/class": "batch", "slo.example.io/spread": "sites"});
     let mut deployment = workloads::deployment("web", 4, slo);
     let spec = &mut deployment["spec"]["template"]["spec"];
