@@ -456,7 +456,9 @@ impl Waitlist {
                         known,
                         size,
                         cost: if known.is_some() { 0 } else { cost() },
-                        search_cost: size.filter(|_| known.is_none()).map_or(0, |_| search_cost(snapshot)),
+                        search_cost: size
+                            .filter(|_| known.is_none())
+                            .map_or(0, |size| search_cost(snapshot, size)),
                     });
                 }
                 _ => alone.push(entry),

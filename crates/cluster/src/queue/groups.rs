@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::planning::{Planning, kind_of};
 use super::{PlanAction, Planned, Together};
-use edgeward_decision::model::group::{Membership, Within, limits};
+use edgeward_decision::model::group::{MAX_SIZE, Membership, Within, limits};
 use edgeward_decision::model::queue_claims::{QueueClaim, QueueClaims};
 use edgeward_decision::model::snapshot::{Site, Snapshot, delay};
 use edgeward_decision::model::workload::{QueueKey, Workload};
@@ -24,9 +24,10 @@ const MAX_DISTANCES: usize = 1_000_000;
 /// How many comparisons of distances cost as much as one of a pod's constraints with a node.
 const DISTANCES_PER_COMPARISON: usize = 16;
 
-/// The comparisons that a purse has for each pod of a group, in addition to its decision. A longer search uses up the purse.
-pub(super) fn search_cost(snapshot: &Snapshot) -> usize {
-    8 * (1 + nodes_of_site(snapshot))
+/// The comparisons that a purse has for each pod of a group of this size, in addition to its decision. A longer search uses up
+/// the purse.
+pub(super) fn search_cost(snapshot: &Snapshot, size: u32) -> usize {
+    8 * (1 + nodes_of_site(snapshot)) + size.min(MAX_SIZE) as usize
 }
 
 /// The mean number of nodes of a site.
@@ -166,10 +167,14 @@ impl<'p> Planning<'p> {
     /// place.
     fn place_group(&mut self, pods: Group<'_, 'p>, since: Moment) -> bool {
         let Some(first) = pods.first() else { return true };
+        let (of_pairs, decisions) = (
+            pods.len().pow(2),
+            pods.iter().map(|planned| planned.cost).sum::<usize>(),
+        );
         let claims = if self.is_earlier(first) {
             // As in the last plan, until the pods behind have been considered.
             Some(self.before.clone())
-        } else if self.pay(first, pods.iter().map(|planned| planned.cost).sum()) {
+        } else if self.pay(first, of_pairs + decisions) {
             self.search(pods, since)
         } else {
             return true;
@@ -250,12 +255,8 @@ impl<'p> Planning<'p> {
                 }),
             }
         }
+        let mut units = in_turn(units);
         for at in 0..units.len() {
-            let is_bound = |unit: &Unit<'_, '_>| units[..at].iter().any(|other| unit.has_limit_with(other));
-            // Next to a unit that has a site, wrong sites are soon found.
-            if let Some(next) = units[at..].iter().position(is_bound) {
-                units[at..=at + next].rotate_right(1);
-            }
             units[at].limits = limits_between(&units[..=at]);
         }
         units.iter().all(|unit| !unit.places.is_empty()).then_some(units)
@@ -278,6 +279,21 @@ impl<'p> Planning<'p> {
         let place = |site: &Site| self.snapshot.sites.iter().position(|other| other.name() == site.name());
         places.into_iter().filter_map(place).collect()
     }
+}
+
+/// Orders the units so that each comes after one with which it has a limit, if there is any. Wrong sites are then soon found.
+fn in_turn<'a, 'p>(mut units: Vec<Unit<'a, 'p>>) -> Vec<Unit<'a, 'p>> {
+    let (mut ordered, mut are_linked) = (vec![], vec![false; units.len()]);
+    while !units.is_empty() {
+        let next = are_linked.iter().position(|is_linked| *is_linked).unwrap_or(0);
+        are_linked.remove(next);
+        let unit = units.remove(next);
+        for (is_linked, other) in are_linked.iter_mut().zip(&units) {
+            *is_linked |= other.has_limit_with(&unit);
+        }
+        ordered.push(unit);
+    }
+    ordered
 }
 
 /// The limits between the last of these units and all of them.
