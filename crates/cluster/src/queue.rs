@@ -37,8 +37,8 @@ const WAIT_BEFORE_CLAIM: Micros = Micros::from_secs(60);
 const NAMESPACE_DELAY: Micros = Micros::from_secs(5);
 
 /// The most comparisons of pods' constraints and tolerations with nodes in one plan, which take some tens of milliseconds.
-/// Each purse may exceed its part by one decision. The pause after the plan, and so the delay of a limit, is below a second
-/// if few namespaces have costly pods.
+/// Each purse may exceed its part by one decision, or by the search for a place for one group. The pause after the plan, and
+/// so the delay of a limit, is below a second if few namespaces have costly pods.
 const MAX_COMPARISONS: usize = 3_000_000;
 
 /// The cost of a gated pod to a plan, in comparisons, in addition to its decision.

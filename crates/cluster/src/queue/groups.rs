@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::planning::{Planning, kind_of};
-use super::{PlanAction, Planned, Together};
+use super::{MAX_COMPARISONS, PlanAction, Planned, Together};
 use edgeward_decision::model::group::{MAX_SIZE, Membership, Within, limits};
 use edgeward_decision::model::queue_claims::{QueueClaim, QueueClaims};
 use edgeward_decision::model::snapshot::{Site, Snapshot, delay};
@@ -52,6 +52,16 @@ pub(super) fn groups<'a, 'p>(in_order: &'a [Planned<'p>]) -> HashMap<GroupKey<'p
     groups
 }
 
+/// What became of a group in a plan.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Placing {
+    Placed,
+    /// Not all of its pods have a place.
+    NoPlace,
+    /// The next plan looks for a place.
+    Postponed,
+}
+
 /// Pods that are placed at one site together, because their distance to others matters, or one pod.
 struct Unit<'a, 'p> {
     pods: Vec<&'a Planned<'p>>,
@@ -63,8 +73,7 @@ struct Unit<'a, 'p> {
 
 impl Unit<'_, '_> {
     fn has_limit_with(&self, other: &Self) -> bool {
-        let mut limits = limits(self.membership, other.membership);
-        self.membership.is_gang || limits.any(|(_, is_optional)| !is_optional)
+        self.membership.is_gang || limits(self.membership, other.membership).next().is_some()
     }
 }
 
@@ -110,6 +119,8 @@ struct Search<'a, 'p> {
     /// The site of each unit so far.
     sites: Vec<usize>,
     assessments: usize,
+    /// Nodes that pods' constraints were compared with.
+    comparisons: usize,
     distances: usize,
 }
 
@@ -139,7 +150,11 @@ impl<'p> Planning<'p> {
             return;
         }
         let is_complete = missing <= ready.len();
-        if is_complete && self.place_group(&ready[..missing], since) {
+        let placing = match is_complete {
+            true => self.place_group(&ready[..missing], since),
+            false => Placing::NoPlace,
+        };
+        if placing == Placing::Placed {
             ready[missing..].iter().for_each(|planned| self.consider(planned));
         } else if is_overdue && !first.is_of_gang() {
             ready
@@ -150,9 +165,8 @@ impl<'p> Planning<'p> {
         } else {
             self.groups.waiting += usize::from(is_complete);
             self.groups.incomplete += usize::from(!is_complete);
-            ready
-                .iter()
-                .for_each(|planned| self.update_reason(planned.entry, Reason::HeldGroup));
+            let reasons = ready.iter().filter(|_| placing == Placing::NoPlace);
+            reasons.for_each(|planned| self.update_reason(planned.entry, Reason::HeldGroup));
         }
     }
 
@@ -163,43 +177,57 @@ impl<'p> Planning<'p> {
         (since, since.after(longest.unwrap_or_default()))
     }
 
-    /// Claims room for all these pods and releases them together, or leaves that to the next plan. False if not all have a
-    /// place.
-    fn place_group(&mut self, pods: Group<'_, 'p>, since: Moment) -> bool {
-        let Some(first) = pods.first() else { return true };
-        let (of_pairs, decisions) = (
-            pods.len().pow(2),
-            pods.iter().map(|planned| planned.cost).sum::<usize>(),
-        );
-        let claims = if self.is_earlier(first) {
-            // As in the last plan, until the pods behind have been considered.
-            Some(self.before.clone())
-        } else if self.pay(first, of_pairs + decisions) {
-            self.search(pods, since)
-        } else {
-            return true;
+    /// Claims room for all these pods and releases them together.
+    fn place_group(&mut self, pods: Group<'_, 'p>, since: Moment) -> Placing {
+        let Some(first) = pods.first() else {
+            return Placing::Placed;
         };
-        let Some(claims) = claims else { return false };
+        let decisions: usize = pods.iter().map(|planned| planned.cost).sum();
+        if self.is_earlier(first) {
+            if !self.claim_again(pods) {
+                return Placing::Postponed;
+            }
+        } else if !self.pay(first, pods.len().pow(2) + decisions) {
+            return Placing::Postponed;
+        } else if !self.search(pods, since) {
+            return Placing::NoPlace;
+        }
         let (namespace, group) = first.group().unwrap_or_default();
         let group: Arc<str> = format!("{namespace}/{group}").into();
         for planned in pods {
-            let claim = claims.of(&planned.entry.pod.uid).filter(|claim| claim.has_room);
-            let Some(claim) = claim else { continue };
-            self.claims.add(claim.clone());
-            let together = Together {
+            let site = self
+                .claims
+                .of(&planned.entry.pod.uid)
+                .map(|claim| Arc::clone(&claim.site));
+            let together = site.map(|site| Together {
                 group: Arc::clone(&group),
-                site: Arc::clone(&claim.site),
-            };
-            self.push(planned.entry, since, PlanAction::Release, Some(together));
+                site,
+            });
+            self.push(planned.entry, since, PlanAction::Release, together);
         }
+        Placing::Placed
+    }
+
+    /// Claims the room of the last plan for all these pods, until the pods behind have been considered. False if one of them
+    /// had none.
+    fn claim_again(&mut self, pods: Group<'_, 'p>) -> bool {
+        let claim = |planned: &&Planned<'_>| self.before.of(&planned.entry.pod.uid).filter(|claim| claim.has_room);
+        let Some(claims) = pods.iter().map(claim).collect::<Option<Vec<_>>>() else {
+            return false;
+        };
+        claims.into_iter().for_each(|claim| self.claims.add(claim.clone()));
         true
     }
 
-    /// The claims of the plan so far and those of the group. `None` if not all of its pods have a place. The first search keeps
-    /// optional distances too.
-    fn search(&mut self, pods: Group<'_, 'p>, since: Moment) -> Option<QueueClaims> {
-        let queue_key = pods.first()?.queue_key;
-        let units = self.units(pods, queue_key, since)?;
+    /// Looks for a place for each of these pods and adds their claims; false if not all have one. The first search keeps optional
+    /// distances too.
+    fn search(&mut self, pods: Group<'_, 'p>, since: Moment) -> bool {
+        let Some(queue_key) = pods.first().map(|first| first.queue_key) else {
+            return true;
+        };
+        let Some(units) = self.units(pods, queue_key, since) else {
+            return false;
+        };
         let (sites, ttl, now) = (&self.snapshot.sites, self.config.telemetry_ttl, self.now.moment);
         let distances = self
             .distances
@@ -211,16 +239,16 @@ impl<'p> Planning<'p> {
             distances_between: Arc::clone(distances),
             sites: vec![],
             assessments: 0,
+            comparisons: 0,
             distances: 0,
         };
         let mut limits = search.units.iter().flat_map(|unit| &unit.limits);
         let has_optional = limits.any(|limit| limit.is_optional);
-        let mut found = search.run(self);
-        if found.is_none() && has_optional {
-            search.keeps_optional = false;
-            found = search.run(self);
+        if search.run(self) {
+            return true;
         }
-        found
+        search.keeps_optional = false;
+        has_optional && search.run(self)
     }
 
     /// The pods as units. `None` if a unit has no place.
@@ -281,7 +309,8 @@ impl<'p> Planning<'p> {
     }
 }
 
-/// Orders the units so that each comes after one with which it has a limit, if there is any. Wrong sites are then soon found.
+/// Orders the units so that linked ones follow each other: each but the first of them comes after one with which it has a
+/// limit. Wrong sites are then soon found.
 fn in_turn<'a, 'p>(mut units: Vec<Unit<'a, 'p>>) -> Vec<Unit<'a, 'p>> {
     let (mut ordered, mut are_linked) = (vec![], vec![false; units.len()]);
     while !units.is_empty() {
@@ -313,18 +342,17 @@ fn limits_between(units: &[Unit<'_, '_>]) -> Vec<Limit> {
 }
 
 impl<'p> Search<'_, 'p> {
-    /// The plan's claims with those of the whole group. `None` if no place for all of it is found. The purse of the group pays.
-    fn run(&mut self, planning: &mut Planning<'p>) -> Option<QueueClaims> {
-        let mut claims = planning.claims.clone();
-        (self.assessments, self.distances) = (0, 0);
+    /// Adds claims for the whole group, or none and returns false. The purse of the group pays.
+    fn run(&mut self, planning: &mut Planning<'p>) -> bool {
+        let mut claims = std::mem::take(&mut planning.claims);
+        (self.assessments, self.comparisons, self.distances) = (0, 0, 0);
         self.sites.clear();
         let is_found = self.place(planning, &mut claims);
-        let nodes = nodes_of_site(planning.snapshot);
-        let cost = self.assessments * (1 + nodes) + self.distances / DISTANCES_PER_COMPARISON;
+        planning.claims = claims;
         if let Some(first) = self.units.first().and_then(|unit| unit.pods.first()) {
-            planning.charge(first, cost);
+            planning.charge(first, self.comparisons + self.distances / DISTANCES_PER_COMPARISON);
         }
-        is_found.then_some(claims)
+        is_found
     }
 
     /// The sites where the unit may be placed, best first. Of a controller that spreads its pods, sites with fewer of the
@@ -333,7 +361,7 @@ impl<'p> Search<'_, 'p> {
         let mut places = unit.places.clone();
         if unit.pods.iter().all(|planned| planned.spreads()) {
             let taken = |site: &usize| self.sites.iter().filter(|other| *other == site).count();
-            places.sort_by_key(taken);
+            places.sort_by_cached_key(taken);
         }
         places
     }
@@ -343,7 +371,7 @@ impl<'p> Search<'_, 'p> {
         let at = self.sites.len();
         let Some(unit) = self.units.get(at) else { return true };
         for site in self.places(unit) {
-            if self.assessments >= MAX_ASSESSMENTS || self.distances >= MAX_DISTANCES {
+            if self.is_over() {
                 return false;
             }
             self.sites.push(site);
@@ -357,6 +385,11 @@ impl<'p> Search<'_, 'p> {
             self.sites.pop();
         }
         false
+    }
+
+    /// Whether the search has used up its budget, which the last unit may exceed.
+    fn is_over(&self) -> bool {
+        self.assessments >= MAX_ASSESSMENTS || self.comparisons >= MAX_COMPARISONS || self.distances >= MAX_DISTANCES
     }
 
     /// Whether this unit would be near enough at this site to its own pods and to the units before it.
@@ -376,6 +409,7 @@ impl<'p> Search<'_, 'p> {
     fn claim(&mut self, unit: usize, site: &'p Site, planning: &Planning<'p>, claims: &mut QueueClaims) -> bool {
         for planned in &self.units[unit].pods {
             self.assessments += 1;
+            self.comparisons += 1 + site.nodes.len();
             let workload = planned.workload;
             // Behind its own key, a pod sees the claims of its group.
             let key = self.queue_key.behind();

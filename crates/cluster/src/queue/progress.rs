@@ -133,7 +133,8 @@ impl Progress {
         for (entry, result) in step {
             if waits_for_watch && result.is_none() {
                 // The others of the group are due again once the watch shows the new version of the one.
-                self.done.remove(&entry.pod.uid);
+                let known = self.done.get_mut(&entry.pod.uid);
+                known.into_iter().for_each(|known| known.retry_at = now);
             } else {
                 self.finish_entry(&entry, result, now);
             }

@@ -198,6 +198,23 @@ fn group_before_the_point_of_continuation_stays_whole() {
 }
 
 #[test]
+fn group_with_another_pod_since_the_last_plan_waits_for_the_next() {
+    let mut waitlist = waitlist_of(&["a", "b"].map(|name| of_gang(name, "train", 400, 2, 9)));
+    waitlist.apply(read(&gated("late", 400, 5, 1).document()), NOW);
+    waitlist.budget = Some(1);
+    let mut releases_of_gang = || {
+        let plan = plan_with(&mut waitlist, &sites(4000, 0, 0), &Ledger::default());
+        let released = plan.entries.iter().filter(|step| step.action == PlanAction::Release);
+        let count = released.filter(|step| *step.pod.name != *"late").count();
+        waitlist.delete("b");
+        waitlist.apply(read(&of_gang("c", "train", 400, 2, 9)), NOW);
+        count
+    };
+    let counts = [releases_of_gang(), releases_of_gang(), releases_of_gang()];
+    assert_eq!(counts, [2, 0, 2]);
+}
+
+#[test]
 fn size_that_is_never_reached_releases_one_by_one_at_the_limit() {
     // The limit of class batch is 300 s. That of the group begins with its first pod.
     let pods = |seconds| {
