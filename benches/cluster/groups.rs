@@ -7,7 +7,6 @@ use edgeward_harness::clients;
 use edgeward_harness::prelude::*;
 use futures::TryStreamExt as _;
 use futures::future::try_join_all;
-use http::Request;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{Config, Event, watcher};
@@ -111,11 +110,7 @@ async fn create(client: &Client, namespace: &str, application: usize, annotation
         for (name, value) in all.into_iter().filter(|(name, _)| annotations.contains(name)) {
             pod["metadata"]["annotations"][format!("slo.example.io/{name}")] = json!(value);
         }
-        let request = Request::post(format!("/api/v1/namespaces/{namespace}/pods"));
-        let request = request.header("content-type", "application/json");
-        client
-            .request::<Value>(request.body(pod.to_string().into_bytes())?)
-            .await?;
+        clients::post(client, &format!("/api/v1/namespaces/{namespace}/pods"), &pod).await?;
     }
     Ok(())
 }

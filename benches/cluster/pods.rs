@@ -157,11 +157,7 @@ async fn create(client: &Client, namespace: &str) -> Result<()> {
         }
         let template = &mut job["spec"]["template"];
         template["spec"]["containers"][0]["resources"]["requests"] = json!({"cpu": "1m", "memory": "1Mi"});
-        let request = Request::post(format!("/apis/batch/v1/namespaces/{namespace}/jobs"));
-        let request = request.header("content-type", "application/json");
-        client
-            .request::<Value>(request.body(job.to_string().into_bytes())?)
-            .await?;
+        clients::post(client, &format!("/apis/batch/v1/namespaces/{namespace}/jobs"), &job).await?;
     }
     Ok(())
 }

@@ -504,10 +504,6 @@ impl<'p> Planned<'p> {
         self.workload.intent.as_ref().is_some_and(|intent| intent.spreads)
     }
 
-    fn is_of_gang(&self) -> bool {
-        self.workload.membership().is_some_and(|membership| membership.is_gang)
-    }
-
     /// The pod's namespace and group.
     fn member(&self) -> Option<(Box<str>, Arc<Membership>)> {
         let membership = self.workload.membership()?;

@@ -111,14 +111,13 @@ impl GroupItem {
     pub(in crate::cli) fn of(workload: &Workload<'_>, snapshot: &Snapshot) -> Option<Self> {
         let membership = workload.membership()?;
         let (namespace, group) = (&*workload.namespace, &*membership.group);
-        let placed = snapshot.sites.iter().flat_map(|site| site.members.of(namespace, group));
-        let gated = snapshot.gated_members.of(namespace, group);
+        let placed = snapshot.sites.iter().map(|site| site.members.count(namespace, group));
         let size = snapshot.size_of(namespace, membership);
         Some(Self {
             name: group.to_owned(),
             component: membership.component.to_string(),
-            placed: placed.map(|(_, pods)| pods).sum(),
-            gated: gated.map(|(_, pods)| pods).sum(),
+            placed: placed.sum(),
+            gated: snapshot.gated_members.count(namespace, group),
             size: size.filter(|size| *size != UNKNOWN_SIZE),
         })
     }

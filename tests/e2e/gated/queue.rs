@@ -3,7 +3,6 @@
 use edgeward_harness::balancer::Balancer;
 use edgeward_harness::clients;
 use edgeward_harness::prelude::*;
-use http::Request;
 use jiff::Timestamp;
 
 use crate::gated::history::History;
@@ -100,10 +99,7 @@ async fn later_pods(client: kube::Client, namespace: String, mut pod: Value) -> 
         pace.tick().await;
         pod["metadata"]["name"] = json!(format!("later-{i}"));
         pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(["50m", "100m"][i % 2]);
-        let request = Request::post(&path)
-            .header("content-type", "application/json")
-            .body(pod.to_string().into_bytes())?;
-        client.request::<Value>(request).await?;
+        clients::post(&client, &path, &pod).await?;
     }
     Ok(())
 }

@@ -39,6 +39,12 @@ pub async fn by_hand(fixture: &Fixture<'_>) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
+/// Creates the object at this path, and returns it as stored.
+pub async fn post(client: &Client, path: &str, object: &Value) -> Result<Value> {
+    let request = Request::post(path).header("content-type", "application/json");
+    Ok(client.request(request.body(object.to_string().into_bytes())?).await?)
+}
+
 async fn config(kubeconfig: &Path) -> Result<Config> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
@@ -52,14 +58,8 @@ async fn created(fixture: &Fixture<'_>, pods: Range<usize>, annotations: &Value,
         async move {
             let connection = Client::try_from(config)?;
             for i in pods.skip(client).step_by(CLIENTS) {
-                let body = pod(i, annotations, spec).to_string().into_bytes();
-                let request = Request::post(&path)
-                    .header("content-type", "application/json")
-                    .body(body)?;
-                connection
-                    .request::<Value>(request)
-                    .await
-                    .with_context(|| format!("pod {i}"))?;
+                let created = post(&connection, &path, &pod(i, annotations, spec)).await;
+                created.with_context(|| format!("pod {i}"))?;
             }
             anyhow::Ok(())
         }

@@ -156,11 +156,11 @@ impl<'p> Planning<'p> {
         };
         if placing == Placing::Placed {
             ready[missing..].iter().for_each(|planned| self.consider(planned));
-        } else if is_overdue && !first.is_of_gang() {
+        } else if is_overdue && !first.entry.pod.is_of_gang() {
             ready
                 .iter()
                 .for_each(|planned| self.consider(&planned.overdue_since(since)));
-        } else if placed > 0 && !is_complete && !first.is_of_gang() {
+        } else if placed > 0 && !is_complete && !first.entry.pod.is_of_gang() {
             ready.iter().for_each(|planned| self.consider(planned));
         } else {
             self.groups.waiting += usize::from(is_complete);

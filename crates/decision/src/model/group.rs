@@ -146,6 +146,12 @@ impl Members {
         members.map(|(membership, pods)| (membership, *pods))
     }
 
+    /// The number of pods of a group. Cost: two searches, and a pass over its memberships.
+    pub fn count(&self, namespace: &str, group: &str) -> u64 {
+        let pods = self.of(namespace, group);
+        pods.fold(0, |sum, (_, pods)| sum.saturating_add(pods))
+    }
+
     /// Whether a pod with this membership can be counted within the limits on groups and components.
     pub fn has_place_for(&self, namespace: &str, membership: &Membership) -> bool {
         match self.0.get(namespace, &membership.group) {

@@ -91,8 +91,8 @@ impl Snapshot {
     pub fn placed(&self, namespace: &str, group: &str) -> u64 {
         let sites = self.sites.iter();
         let members = sites.flat_map(|site| [&site.members, &site.succeeded_members]);
-        let pods = members.flat_map(|members| members.of(namespace, group));
-        pods.fold(0, |sum, (_, pods)| sum.saturating_add(pods))
+        let pods = members.map(|members| members.count(namespace, group));
+        pods.fold(0, u64::saturating_add)
     }
 
     /// Whether the Kubernetes data is older than `ttl`.

@@ -233,8 +233,7 @@ fn members(workload: &Workload<'_>, room: &Room<'_, '_>) -> Option<StartsTogethe
     let (snapshot, namespace) = (room.snapshot, &*workload.namespace);
     let size = snapshot.size_of(namespace, membership)?;
     let placed = snapshot.placed(namespace, &membership.group);
-    let gated = snapshot.gated_members.of(namespace, &membership.group);
-    let gated = gated.fold(0, |sum: u64, (_, pods)| sum.saturating_add(pods));
+    let gated = snapshot.gated_members.count(namespace, &membership.group);
     let is_new = workload.gated_for.is_none();
     let existing = placed.saturating_add(gated).saturating_add(u64::from(is_new));
     let count = |pods: u64| u32::try_from(pods).unwrap_or(u32::MAX);
