@@ -275,33 +275,50 @@ fn replicas_spread_over_sites(fixture: &Fixture<'_>) -> Result<()> {
     let mut deployment = workloads::deployment("web", 4, slo);
     let spec = &mut deployment["spec"]["template"]["spec"];
     spec["tolerations"] = json!([nodes.toleration()]);
-    fixture.kubectl.create(&fixture.in_its_domain(deployment))?;
+    let deployment = fixture.in_its_domain(deployment);
+    fixture.kubectl.create(&deployment)?;
     let spread = || -> Result<BTreeMap<String, Vec<String>>> {
         let mut sites = BTreeMap::<_, Vec<String>>::new();
         for pod in fixture.kubectl.list("pods", "app=web")? {
             let site = site_of(fixture, &pod).with_context(|| pod.to_string())?;
             let name = pod["metadata"]["name"].as_str().context("a name")?;
             ensure!(pod["metadata"]["deletionTimestamp"].is_null(), "{name} terminates");
+            ensure!(pod["status"]["phase"] == "Running", "{name} does not run");
             sites.entry(site).or_default().push(name.to_owned());
         }
         let counts: Vec<_> = sites.iter().map(|(site, pods)| (&**site, pods.len())).collect();
         ensure!(counts == [("edge", 2), ("far", 1), ("near", 1)], "{counts:?}");
         Ok(sites)
     };
-    eventually("they spread", BOUND, spread)?;
-    let scale = |replicas: usize| -> Result<()> {
-        let replicas_option = format!("--replicas={replicas}");
-        fixture
-            .kubectl
-            .run(&["scale", "deployment", "web", &replicas_option], "")?;
-        eventually("as many pods exist", BOUND, || {
+    let sites = eventually("they spread", BOUND, spread)?;
+    // Until edgeward has seen that a pod is gone, it counts it, and the next pod may go elsewhere.
+    let next_is = |placement: &dyn Fn(&Value) -> bool| {
+        let mut next = deployment["spec"]["template"].clone();
+        next["kind"] = json!("Pod");
+        next["apiVersion"] = json!("v1");
+        next["metadata"]["name"] = json!("next");
+        eventually("edgeward has seen it", BOUND, || {
             let pods = fixture.kubectl.list("pods", "app=web")?;
-            ensure!(pods.len() == replicas, "{}", pods.len());
+            ensure!(pods.len() == 3, "{}", pods.len());
+            next["metadata"]["ownerReferences"] = pods[0]["metadata"]["ownerReferences"].clone();
+            let next = fixture.kubectl.dry_run(&next)?;
+            ensure!(placement(&next), "{next}");
             Ok(())
         })
     };
-    // Of the pods to delete, the ReplicaSet prefers one in a cloud.
-    scale(3)?;
+    let scale = |replicas: usize| {
+        let replicas = format!("--replicas={replicas}");
+        fixture.kubectl.run(&["scale", "deployment", "web", &replicas], "")
+    };
+    // Of running pods, a ReplicaSet deletes the one of the lowest cost. edgeward gives -100 to those in a cloud.
+    let without = |pod: &str| {
+        let cheapest = "controller.kubernetes.io/pod-deletion-cost=-200";
+        let args = ["annotate", "--overwrite", "pod", pod, cheapest];
+        fixture.kubectl.run(&args, "")?;
+        scale(3)
+    };
+    without(&sites["far"][0])?;
+    next_is(&|pod| annotation(pod, "site") == Some("far"))?;
     scale(4)?;
     let sites = eventually("the next goes to the site with the fewest", BOUND, spread)?;
 
@@ -311,12 +328,13 @@ fn replicas_spread_over_sites(fixture: &Fixture<'_>) -> Result<()> {
         ensure!(edgeward.count("edgeward_wan_state", &unreachable)? == 1);
         Ok(())
     })?;
-    fixture.kubectl.run(&["delete", "pod", &sites["far"][0]], "")?;
+    let waits = |pod: &Value| is_gated(pod) && annotation(pod, "reason") == Some("held_no_capacity");
+    without(&sites["far"][0])?;
+    next_is(&waits)?;
+    scale(4)?;
     eventually("the next waits for the cloud that is lost", BOUND, || {
         let pods = fixture.kubectl.list("pods", "app=web")?;
-        let gated = pods
-            .iter()
-            .filter(|pod| is_gated(pod) && annotation(pod, "reason") == Some("held_no_capacity"));
+        let gated = pods.iter().filter(|pod| waits(pod));
         ensure!(gated.count() == 1, "{pods:?}");
         Ok(())
     })?;
