@@ -70,13 +70,15 @@ impl GatedPod {
         self.reason.as_deref() == Some(Reason::HeldSiteAway.as_str())
     }
 
-    /// When the pod should have been released, by its annotations, as of `now`. `None` while it waits for gates of others
-    /// or for a site that is `Away`, and for a pod that starts together with others, because the time is unknown then.
+    /// When the pod should have been released, by its annotations, as of `now`. `None` while it waits for gates of others,
+    /// for a site that is `Away` or for its group, and for a pod that starts together with others, because the time is
+    /// unknown then.
     pub fn limit(&self, config: &Config, now: jiff::Timestamp) -> Option<jiff::Timestamp> {
         let starts_together = self
             .membership()
             .is_some_and(|group| group.is_gang || group.size.is_some());
-        if self.waited_for_others() || self.waits_for_site() || self.has_other_gates || starts_together {
+        let waits_for_group = starts_together || self.reason.as_deref() == Some(Reason::HeldGroup.as_str());
+        if self.waited_for_others() || self.waits_for_site() || self.has_other_gates || waits_for_group {
             return None;
         }
         let since = self.stated.filter(|at| *at <= now).max(self.created)?;
@@ -571,12 +573,14 @@ impl Entry {
         let away = snapshot.sites.iter().filter_map(|site| site.away_since);
         let lost = away.map(move |since| since.after(longest));
         let moments = Age::ends(&self.pod, config).map(|age| self.since.after(age));
+        let of_group = self.pod.membership().map(|_| config.gating.limits.0);
+        let of_group = of_group.into_iter().flatten().map(|limit| self.since.after(limit));
         let namespace_known = (!is_managed).then(|| self.first_seen.after(NAMESPACE_DELAY));
         let full_second = |at: Moment| {
             let rest = (-at.0).rem_euclid(1_000_000);
             at.after(Micros(rest.unsigned_abs()))
         };
-        let moments = moments.into_iter().chain(late).chain(lost);
+        let moments = moments.into_iter().chain(of_group).chain(late).chain(lost);
         moments.chain(namespace_known).map(full_second)
     }
 }

@@ -127,12 +127,14 @@ struct Search<'a, 'p> {
 impl<'p> Planning<'p> {
     /// Decides about a group. Its pods keep waiting until as many exist as start together, and all of these have a place. Pods
     /// beyond that are decided on their own, and so are those of a group that has started or is past its limit. The limit is
-    /// the longest of the pods' classes. A gang has none.
+    /// the longest of the gated pods' classes. A gang has none.
     pub(super) fn consider_group(&mut self, pods: Group<'_, 'p>) {
         let Some(first) = pods.first() else { return };
         let (namespace, group) = first.group().unwrap_or_default();
         let size = pods.iter().filter_map(|planned| planned.size).max().unwrap_or_default();
-        let (since, due) = self.times(pods);
+        let since = pods.iter().map(|planned| planned.entry.since).min().unwrap_or_default();
+        let longest = pods.iter().map(|planned| planned.entry.pod.longest(self.config)).max();
+        let due = since.after(longest.unwrap_or_default());
         let is_overdue = due <= self.now.moment;
         if !is_overdue {
             self.due = Some(self.due.map_or(due, |before| before.min(due)));
@@ -168,13 +170,6 @@ impl<'p> Planning<'p> {
             let reasons = ready.iter().filter(|_| placing == Placing::NoPlace);
             reasons.for_each(|planned| self.update_reason(planned.entry, Reason::HeldGroup));
         }
-    }
-
-    /// Since when the first pod of the group is gated, and when the group reaches its limit.
-    fn times(&self, pods: Group<'_, 'p>) -> (Moment, Moment) {
-        let since = pods.iter().map(|planned| planned.entry.since).min().unwrap_or_default();
-        let longest = pods.iter().map(|planned| planned.entry.pod.longest(self.config)).max();
-        (since, since.after(longest.unwrap_or_default()))
     }
 
     /// Claims room for all these pods and releases them together.

@@ -16,7 +16,7 @@ use crate::model::link::{Link, LinkState, Thresholds};
 use crate::model::liqo::ApiServerStatus;
 use crate::model::remote_room::{Bound, FullFrom, MAX_BOUNDS};
 use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
-use crate::model::slo::{ByClass, PerClass};
+use crate::model::slo::{ByClass, Class, PerClass};
 use crate::model::snapshot::{ByNamespace, Free, JobTimes, QueueGroup, Site};
 use edgeward_kube::units::{Bytes, Micros, Millicores, Moment, Permille};
 
@@ -78,6 +78,7 @@ struct GroupPods {
     group: Box<str>,
     component: Option<Box<str>>,
     near: Option<String>,
+    class: Option<Class>,
     size: Option<u32>,
     gang: Option<bool>,
     pods: Option<u64>,
@@ -91,6 +92,7 @@ impl GroupPods {
             group: member.group.clone(),
             component: Some(member.component.clone()).filter(|name| !name.is_empty()),
             near: Some(near.join(", ")).filter(|near| !near.is_empty()),
+            class: Some(member.class),
             size: member.size,
             gang: member.is_gang.then_some(true),
             pods: Some(pods),
@@ -223,6 +225,7 @@ fn members(entries: Vec<GroupPods>, checks: &mut Checks<'_>) -> Members {
             group: entry.group,
             component: entry.component.unwrap_or_default(),
             near,
+            class: entry.class.unwrap_or(Class::Batch),
             size: entry.size,
             is_gang: entry.gang.unwrap_or(false),
         };

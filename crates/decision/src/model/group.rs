@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::model::slo::MAX_MILLIS;
+use crate::model::slo::{Class, MAX_MILLIS};
 use crate::model::snapshot::ByNamespace;
 use edgeward_kube::constraints::is_dns_label;
 use edgeward_kube::units::Micros;
@@ -51,6 +51,8 @@ pub struct Membership {
     pub component: Box<str>,
     /// The components that the pod must be near to, by name.
     pub near: Vec<Near>,
+    /// The pod's class.
+    pub class: Class,
     /// The number of pods that start together; `None` if each starts alone.
     pub size: Option<u32>,
     /// Whether all pods of the group run at one site, because a mark of Kubernetes, Kueue or coscheduling names the group.
@@ -250,6 +252,7 @@ mod tests {
                 group: group.into(),
                 component: component.into(),
                 near: vec![],
+                class: Class::Batch,
                 size: None,
                 is_gang: false,
             })

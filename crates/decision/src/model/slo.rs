@@ -305,7 +305,8 @@ pub fn parse<'p>(
     let movable = faults.read("movable", "\"true\" or \"false\"", |text| text.parse().ok());
     // A value that cannot be read was meant for something.
     let movable = movable.or(faults.states("movable").then_some(false));
-    let (membership, spreads) = (faults.membership(), faults.spreads());
+    let membership = faults.membership(class.unwrap_or(Class::Batch));
+    let spreads = faults.spreads();
     if !faults.states("class") {
         faults.missing("class", "latency, throughput or batch");
     }
@@ -389,7 +390,7 @@ impl Faults<'_> {
     }
 
     /// The group that the annotations state. `None` without one, or if one of them is faulty.
-    fn membership(&mut self) -> Option<Membership> {
+    fn membership(&mut self, class: Class) -> Option<Membership> {
         let name = |text: &str| is_dns_label(text).then(|| text.into());
         let size = |text: &str| {
             let is_whole = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -410,6 +411,7 @@ impl Faults<'_> {
             group,
             component: component.unwrap_or_default(),
             near: near.unwrap_or_default(),
+            class,
             size,
             is_gang: false,
         })

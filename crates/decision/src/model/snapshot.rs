@@ -95,6 +95,14 @@ impl Snapshot {
         pods.fold(0, u64::saturating_add)
     }
 
+    /// The longest limit of the classes of the group's live pods. Cost: a few searches for each site.
+    pub fn longest_limit(&self, namespace: &str, group: &str, limits: &PerClass<Micros>) -> Micros {
+        let members = self.sites.iter().map(|site| &*site.members);
+        let members = members.chain([&*self.gated_members]);
+        let pods = members.flat_map(|members| members.of(namespace, group));
+        pods.map(|(member, _)| limits[member.class]).max().unwrap_or_default()
+    }
+
     /// Whether the Kubernetes data is older than `ttl`.
     pub fn is_stale(&self, ttl: Micros, now: Moment) -> bool {
         now.since(self.kubernetes_as_of) > ttl

@@ -16,8 +16,9 @@ pub(super) fn facts<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> (Facts
     let clouds = || sites.iter().filter(|site| !rank::is_edge(site) && site.is_possible());
     let edge_standing = edge.map_or(Standing::Never, Assessment::standing);
     let cloud = clouds().map(Assessment::standing).min().unwrap_or(Standing::Never);
-    let gate = gate(case);
-    let terminating = edge.and_then(|edge| terminating(case, sites, edge));
+    let gate = gate(case, sites);
+    let waits = edge.filter(|_| gate != Gate::Over);
+    let terminating = waits.and_then(|edge| terminating(case, sites, edge));
     let late_cloud = rank::best_late_cloud(case, sites).zip(edge);
     // Except in row 4, a pod is gated only if no site is good. `may_gate` can be slow, so it is called only then.
     let asks_for_gate = terminating.is_some() || edge_standing != Standing::Good && cloud != Standing::Good;
@@ -38,11 +39,13 @@ pub(super) fn facts<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> (Facts
     (facts, terminating)
 }
 
-fn gate(case: &Case<'_, '_>) -> Gate {
+/// A site is too far from the pod's group only while the pod may wait for the group, which may be longer than its own limit.
+fn gate(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> Gate {
     let limit = case.config.gating.limits[case.slo().class];
+    let waits_for_group = sites.iter().any(|site| site.is_refused(RefusalCode::TooFar));
     match case.workload.gated_for {
         None => Gate::None,
-        Some(gated_for) if gated_for < limit => Gate::Within,
+        Some(gated_for) if gated_for < limit || waits_for_group => Gate::Within,
         Some(_) => Gate::Over,
     }
 }
@@ -90,8 +93,7 @@ fn may_gate(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
 /// may still wait, and its profile prefers no good cloud.
 fn terminating<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>], edge: &Assessment<'s>) -> Option<&'s Node> {
     let wait = case.config.gating.wait_for_terminating[case.slo().class];
-    let has_time = case.gated_for() < wait && gate(case) != Gate::Over;
-    if !has_time
+    if case.gated_for() >= wait
         || !edge.lacks_room()
         || edge.fits()
         || misses_time_at(case, edge)

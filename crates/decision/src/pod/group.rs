@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::model::group::{COSCHEDULING_API, KUBERNETES_API, MAX_SIZE, Membership};
-use crate::model::slo::Intent;
+use crate::model::slo::{Class, Intent};
 use crate::pod::Pod;
 use edgeward_kube::constraints::is_label_value;
 
@@ -32,12 +32,12 @@ impl<'a> Pod<'a> {
                 Arc::make_mut(membership).component = component.unwrap_or_default().into();
             }
             Some(_) => {}
-            None => intent.membership = self.gang().map(Arc::new),
+            None => intent.membership = self.gang(intent.slo.class).map(Arc::new),
         }
     }
 
     /// The gang that a mark names.
-    fn gang(&self) -> Option<Membership> {
+    fn gang(&self, class: Class) -> Option<Membership> {
         let of_spec = self.spec.scheduling_group.as_ref();
         let of_spec = of_spec.and_then(|group| group.pod_group_name.stated());
         let size = || self.annotation(KUEUE_SIZE)?.parse().ok();
@@ -56,6 +56,7 @@ impl<'a> Pod<'a> {
             group: format!("{api}/{name}").into(),
             component: Box::default(),
             near: vec![],
+            class,
             size: size.filter(|size| (1..=MAX_SIZE).contains(size)),
             is_gang: true,
         })

@@ -235,6 +235,27 @@ fn size_that_is_never_reached_releases_one_by_one_at_the_limit() {
 }
 
 #[test]
+fn distance_is_kept_until_the_longest_limit_of_the_group() {
+    // The limit of class latency is 30 s, that of `web`, which runs, 300 s.
+    let mut fleet = sites(500, 8000, 8000);
+    let web = |size: Option<u32>| json!([{"namespace": "shop", "group": "g", "component": "web", "class": "batch", "size": size}]);
+    let db = |size: u32, seconds: i64| {
+        let mut pod = member("db", "db", 900, size, "web=10ms", seconds);
+        pod["metadata"]["annotations"]["slo.example.io/class"] = json!("latency");
+        pod
+    };
+    // One that is decided alone, one that starts together with `web`, and one of an incomplete group.
+    for size in [1, 2, 3] {
+        fleet["sites"][0]["groupPods"] = web(Some(size));
+        assert_eq!(released(&[db(size, 299)], &fleet), [], "{size}");
+        assert_eq!(released(&[db(size, 300)], &fleet), at(&[("db", "near")]), "{size}");
+    }
+    let mut waitlist = waitlist_of(&[db(1, 299)]);
+    plan_with(&mut waitlist, &fleet, &Ledger::default());
+    assert_eq!(waitlist.next_change(), Some(NOW.moment.after(Micros::from_secs(1))));
+}
+
+#[test]
 fn group_with_gates_of_others_waits() {
     let mut pods = ["a", "b"].map(|name| member(name, "web", 500, 2, "", 1));
     pods[1]["spec"]["schedulingGates"]
@@ -285,6 +306,20 @@ fn search_ends_within_its_budget() {
     assert_eq!(released(&pods, &fleet), []);
     fleet["nodes"][40]["allocatable"]["cpu"] = json!("15");
     assert_eq!(released(&pods, &fleet).len(), 16);
+}
+
+#[test]
+fn search_ends_after_the_most_attempts() {
+    // The last pod fits only the first site, where all the others are tried first.
+    let search = |small: usize| {
+        let mut pods: Vec<_> = (0..small)
+            .map(|i| member(&format!("p{i:02}"), &format!("c{i}"), 900, small as u32 + 1, "", 2))
+            .collect();
+        pods.push(member("z", "z", 13_000, small as u32 + 1, "", 1));
+        released(&pods, &sites(0, 13_000, 12_900)).len()
+    };
+    assert_eq!(search(6), 7);
+    assert_eq!(search(14), 0);
 }
 
 #[test]

@@ -103,8 +103,9 @@ pub(super) fn elsewhere(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<R
     Some(Refusal::new(RefusalCode::GroupElsewhere).with("at", site))
 }
 
-/// Whether the pod may wait for a site that suits its group: its limit is not over, and it may be gated. It may not if a
-/// possible site would give it a RuntimeClass, which only a new pod can get. A gang waits in any case.
+/// Whether the pod may wait for a site that suits its group: its limit, or the longest limit of the group's pods, is not over,
+/// and it may be gated. It may not if a possible site would give it a RuntimeClass, which only a new pod can get. A gang waits
+/// in any case.
 pub(in crate::placement) fn may_wait(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
     let (gating, is_new) = (&case.config.gating, case.workload.gated_for.is_none());
     if case.workload.membership().is_some_and(|membership| membership.is_gang) {
@@ -112,7 +113,12 @@ pub(in crate::placement) fn may_wait(case: &Case<'_, '_>, sites: &[Assessment<'_
     }
     let gives_class = |found: &Assessment<'_>| found.is_possible() && found.site.definition.runtime_class.is_some();
     let gets_class = is_new && !case.workload.runtime_class && sites.iter().any(gives_class);
-    let is_within = case.gated_for() < gating.limits[case.slo().class];
+    let own = gating.limits[case.slo().class];
+    let longest = case.workload.membership().map_or(own, |membership| {
+        let (snapshot, namespace) = (case.room.snapshot, &*case.workload.namespace);
+        own.max(snapshot.longest_limit(namespace, &membership.group, &gating.limits))
+    });
+    let is_within = own > Micros(0) && case.gated_for() < longest;
     gating.on_no_capacity == OnNoCapacity::Hold && is_within && !gets_class
 }
 

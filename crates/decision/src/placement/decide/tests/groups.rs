@@ -23,7 +23,7 @@ fn peopled(pods: &[(&str, &str, &str)]) -> Value {
         let here = pods.iter().filter(|(at, ..)| site["name"] == *at);
         let entry = |(_, component, near): &(&str, &str, &str)| {
             let near = (!near.is_empty()).then_some(*near);
-            json!({"namespace": "shop", "group": "shop", "component": component, "near": near})
+            json!({"namespace": "shop", "group": "shop", "component": component, "near": near, "class": "latency"})
         };
         site["groupPods"] = here.map(entry).collect();
     }
@@ -114,6 +114,28 @@ fn far_pod_waits_until_its_limit_and_then_takes_the_least_excess() {
     assert_eq!((Value::Object(far.numbers()), far.excess()), (numbers, Micros(12_000)));
     // Without a gate, the distance only ranks.
     assert_eq!(outcome(&fleet, &db), "near: cloud_edge_no_capacity");
+}
+
+#[test]
+fn far_pod_waits_for_the_longest_limit_of_its_group() {
+    let fleet = with(peopled(&[("edge", "web", "")]), "/nodes/0/used", json!({"cpu": 4}));
+    let with_class = |class: &str| with(fleet.clone(), "/sites/0/groupPods/0/class", json!(class));
+    let db = member("db", json!({"near": "web=10ms"}));
+    for (class, last) in [("latency", 29), ("throughput", 119), ("batch", 299)] {
+        let fleet = with_class(class);
+        assert_eq!(gated_for(&fleet, &db, last), "held_group", "{class}");
+        assert_eq!(gated_for(&fleet, &db, last + 1), "near: released_timeout", "{class}");
+    }
+    // Another group does not count.
+    let fleet = with(with_class("batch"), "/sites/0/groupPods/0/group", json!("other"));
+    assert_eq!(gated_for(&fleet, &db, 30), "near: cloud_edge_no_capacity");
+    // A pod that is near enough everywhere waits for room no longer than its own limit.
+    let full = |fleet, node| with(fleet, &format!("/nodes/{node}/used"), json!({"cpu": 100}));
+    let fleet = (0..3).fold(with_class("batch"), full);
+    assert_eq!(
+        gated_for(&fleet, &member("db", json!({})), 30),
+        "edge: released_timeout"
+    );
 }
 
 #[test]
