@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use edgeward_cluster::engine::Change;
 use edgeward_cluster::telemetry::Telemetry;
-use edgeward_decision::config::{Config, Input};
+use edgeward_decision::config::{Config, Input, MeasuredTrait};
 use edgeward_kube::units::Micros;
 use edgeward_profiles::Series;
 use futures::StreamExt as _;
@@ -44,23 +44,27 @@ pub async fn ask_by(config: &Config, clock: Clock, metrics: &Metrics, changes: &
         return std::future::pending().await;
     };
     let connection = Connection::new(prometheus);
-    let mut telemetry = Telemetry::new(prometheus.required_inputs());
+    let mut telemetry = Telemetry::new(prometheus.required_inputs(), &prometheus.traits);
     changes.send(Change::Telemetry(Box::new(telemetry.clone()))).await;
-    let ask = async |input: Input, promql, before: Outcome, pause: Micros| {
+    let ask = async |query, promql, before: Outcome, pause: Micros| {
         tokio::time::sleep(Duration::from_micros(pause.0)).await;
         let answer = answer::ask(&connection, promql, prometheus.timeout, clock).await;
-        (input, promql, before, answer)
+        (query, promql, before, answer)
     };
-    let queries = prometheus.queries.iter();
+    let inputs = prometheus
+        .queries
+        .iter()
+        .map(|(input, promql)| Query::Input(*input, promql));
+    let queries = inputs.chain(prometheus.traits.iter().map(Query::Trait));
     let mut asked: FuturesUnordered<_> = queries
-        .map(|(input, promql)| ask(*input, promql, Outcome::Ok, Micros(0)))
+        .map(|query| ask(query, query.promql(), Outcome::Ok, Micros(0)))
         .collect();
-    while let Some((input, promql, before, answer)) = asked.next().await {
-        let result = record(&mut telemetry, input, answer, config, prometheus.staleness, clock);
-        let name = input.as_str();
-        let outcome = report(metrics, [name, name], before, result.err().as_ref());
+    while let Some((query, promql, before, answer)) = asked.next().await {
+        let result =
+            answer.and_then(|series| record(&mut telemetry, query, &series, config, prometheus.staleness, clock));
+        let outcome = report(metrics, query.names(), before, result.err().as_ref());
         changes.send(Change::Telemetry(Box::new(telemetry.clone()))).await;
-        asked.push(ask(input, promql, outcome, jittered(prometheus.period, random())));
+        asked.push(ask(query, promql, outcome, jittered(prometheus.period, random())));
     }
     // There are no queries.
     std::future::pending().await
@@ -89,20 +93,59 @@ pub(crate) fn report(
     outcome
 }
 
+/// What the server is asked.
+#[derive(Clone, Copy)]
+enum Query<'q> {
+    Input(Input, &'q str),
+    Trait(&'q MeasuredTrait),
+}
+
+impl<'q> Query<'q> {
+    fn promql(self) -> &'q str {
+        match self {
+            Self::Input(_, promql) => promql,
+            Self::Trait(measured) => &measured.query,
+        }
+    }
+
+    /// Its names in metrics and in logs.
+    fn names(self) -> [&'q str; 2] {
+        match self {
+            Self::Input(input, _) => [input.as_str(); 2],
+            Self::Trait(measured) => ["traits", &measured.name],
+        }
+    }
+}
+
 /// Records every usable value of an answer. Fails with the first unusable one.
 fn record(
     telemetry: &mut Telemetry,
-    input: Input,
-    answer: Result<Vec<Series>, Failure>,
+    query: Query<'_>,
+    series: &[Series],
     config: &Config,
     staleness: Micros,
     clock: Clock,
 ) -> Result<(), Failure> {
-    let (readings, faults) = reading::read(input, staleness, &answer?, &config.sites, clock.moment());
-    for (measurement, as_of) in readings {
-        telemetry.record(measurement, as_of, as_of.after(staleness), config);
+    let now = clock.moment();
+    match query {
+        Query::Input(input, _) if input.is_of_links() => {
+            let (values, oldest, faults) = reading::read_links(input, staleness, series, &config.sites, now);
+            telemetry.record_links(input, &values, oldest.after(staleness));
+            faults
+        }
+        Query::Input(input, _) => {
+            let (readings, faults) = reading::read(input, staleness, series, &config.sites, now);
+            for (measurement, as_of) in readings {
+                telemetry.record(measurement, as_of, as_of.after(staleness), config);
+            }
+            faults
+        }
+        Query::Trait(measured) => {
+            let (values, faults) = reading::read_trait(measured.bound(), staleness, series, &config.sites, now);
+            telemetry.record_trait(&measured.name, &values, staleness);
+            faults
+        }
     }
-    faults
 }
 
 /// A duration between nine and eleven tenths of the period, so that replicas do not query at the same time.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use edgeward_cluster::cache::{Kind, NodeFault};
 use edgeward_cluster::engine::{Change, Engine, SharedState};
 use edgeward_cluster::pod_record::GatedPod;
+use edgeward_cluster::telemetry::Telemetry;
 use edgeward_decision::config::Config;
 use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_kube::resources::ResourceNames;
@@ -45,6 +46,13 @@ impl View {
     }
 }
 
+/// A note that measured traits count as lost here, if there are any.
+pub fn note_on_traits(config: &Config) -> Option<String> {
+    let prometheus = config.prometheus.as_ref();
+    let has_traits = prometheus.is_some_and(|prometheus| !prometheus.traits.is_empty());
+    has_traits.then(|| "Prometheus is not queried here, so no site has its measured traits".to_owned())
+}
+
 /// Lists a cluster and probes its cloud sites once. Also returns the engine that made the snapshot. An object that
 /// cannot be parsed is logged and does not count, nor does the pod with the uid `without`.
 ///
@@ -81,7 +89,15 @@ pub async fn view(
     let profiles = connection.installed(Gvr::PROFILES, |object| scores_of(object, now));
     let profiles = view.read(profiles.await).flatten().unwrap_or_default();
     let links = links.into_iter().map(|(site, link)| Change::Link(site, link));
-    for change in links.chain([Change::Liqo(facts), Change::Profiles(Arc::new(profiles))]) {
+    // Prometheus is not asked, so the values of measured traits are unknown.
+    let traits = config.prometheus.as_ref().map(|prometheus| &*prometheus.traits);
+    let telemetry = Telemetry::new(vec![], traits.unwrap_or_default());
+    let others = [
+        Change::Liqo(facts),
+        Change::Profiles(Arc::new(profiles)),
+        Change::Telemetry(Box::new(telemetry)),
+    ];
+    for change in links.chain(others) {
         engine.apply(&change, now);
     }
     engine.publish(now);

@@ -137,7 +137,7 @@ fn open(settings: &Prometheus, [token, authorities]: &Files) -> anyhow::Result<C
 }
 
 /// The most bytes of an answer that are read. A series takes about 100.
-const MAX_ANSWER: usize = 1 << 20;
+const MAX_ANSWER: usize = 4 << 20;
 
 /// Answer format of Prometheus. Source: <https://prometheus.io/docs/prometheus/latest/querying/api/#format-overview>.
 #[derive(serde::Deserialize)]

@@ -1,12 +1,15 @@
 //! Converts the series of an answer to measurements.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use edgeward_cluster::telemetry::Measurement;
 use edgeward_decision::config::Input;
+use edgeward_decision::model::link::Bandwidth;
 use edgeward_decision::model::site::{SiteDefinition, SiteKind};
 use edgeward_decision::model::slo::Class;
+use edgeward_decision::model::traits::Bound;
 use edgeward_kube::units::{Micros, Moment};
 use edgeward_profiles::Series;
 
@@ -26,11 +29,70 @@ pub(super) fn read(
     sites: &[Arc<SiteDefinition>],
     now: Moment,
 ) -> (Vec<Reading>, Result<(), Failure>) {
+    let target = |series: &Series| target(input, series, sites);
+    read_each(staleness, series, now, target, |target, number| {
+        measurement(input, target, number)
+    })
+}
+
+/// A value in thousandths, and when it was true.
+type Value = (i64, Moment);
+
+/// Reads the usable values of an answer with one series for each site, and returns the first fault of the others.
+pub(super) fn read_trait<'s>(
+    bound: Bound,
+    staleness: Micros,
+    series: &[Series],
+    sites: &'s [Arc<SiteDefinition>],
+    now: Moment,
+) -> (BTreeMap<&'s str, Value>, Result<(), Failure>) {
+    let target = |series: &Series| Ok(&*named_site(series, sites, "site")?.name);
+    let value = |site, number: f64| (number.abs() <= 1e12).then(|| (site, bound.thousandths(number)));
+    let (values, faults) = read_each(staleness, series, now, target, value);
+    let values = values.into_iter().map(|((site, value), at)| (site, (value, at)));
+    (values.collect(), faults)
+}
+
+/// The names of two sites.
+type Pair<'s> = (&'s str, &'s str);
+
+/// Reads the usable values of an answer about links, by source and target, with the time of the oldest. Returns the first fault of
+/// the others too.
+pub(super) fn read_links<'s>(
+    input: Input,
+    staleness: Micros,
+    series: &[Series],
+    sites: &'s [Arc<SiteDefinition>],
+    now: Moment,
+) -> (Vec<(Pair<'s>, u64)>, Moment, Result<(), Failure>) {
+    let target = |series: &Series| {
+        let named = |label| Ok::<_, Failure>(&*named_site(series, sites, label)?.name);
+        let (source, target) = (named("source")?, named("target")?);
+        match source == target {
+            true => Err(missing("one site is named twice", series)),
+            false => Ok((source, target)),
+        }
+    };
+    let value = |pair, number| Some((pair, measurement(input, ("", None), number)?.value));
+    let (values, faults) = read_each(staleness, series, now, target, value);
+    let oldest = values.iter().map(|(_, at)| *at).min().unwrap_or(now);
+    (values.into_iter().map(|(value, _)| value).collect(), oldest, faults)
+}
+
+/// Reads each series that is the only one for its target, and returns the first fault of the others. A value of `None` is out
+/// of range.
+fn read_each<T: Copy + Eq + Hash, V>(
+    staleness: Micros,
+    series: &[Series],
+    now: Moment,
+    target: impl Fn(&Series) -> Result<T, Failure>,
+    value: impl Fn(T, f64) -> Option<V>,
+) -> (Vec<(V, Moment)>, Result<(), Failure>) {
     if series.is_empty() {
         return (vec![], Err(Failure::new(Outcome::Empty, "no series")));
     }
-    let targets: Vec<_> = series.iter().map(|series| target(input, series, sites)).collect();
-    let mut counts = HashMap::<Target<'_>, usize>::new();
+    let targets: Vec<_> = series.iter().map(target).collect();
+    let mut counts = HashMap::<T, usize>::new();
     for target in targets.iter().flatten() {
         *counts.entry(*target).or_default() += 1;
     }
@@ -38,7 +100,7 @@ pub(super) fn read(
     let mut first_fault = Ok(());
     for (series, target) in series.iter().zip(targets) {
         let reading = target.and_then(|target| match counts[&target] {
-            1 => reading(input, staleness, series, target, now),
+            1 => reading(staleness, series, now, |number| value(target, number)),
             same => {
                 let detail = format_args!("{same} series for {}", labels(series));
                 Err(Failure::new(Outcome::Ambiguous, detail))
@@ -52,39 +114,51 @@ pub(super) fn read(
     (readings, first_fault)
 }
 
+fn label<'l>(series: &'l Series, name: &str) -> Option<&'l str> {
+    series.labels.get(name).map(String::as_str)
+}
+
+fn missing(what: &str, series: &Series) -> Failure {
+    Failure::new(Outcome::Label, format_args!("{what} by {}", labels(series)))
+}
+
+/// The site that this label names.
+fn named_site<'s>(series: &Series, sites: &'s [Arc<SiteDefinition>], by: &str) -> Result<&'s SiteDefinition, Failure> {
+    let site = sites.iter().find(|site| label(series, by) == Some(&site.name));
+    site.map(|site| &**site)
+        .ok_or_else(|| missing("no site is named", series))
+}
+
 fn target<'s>(input: Input, series: &Series, sites: &'s [Arc<SiteDefinition>]) -> Result<Target<'s>, Failure> {
-    let label = |name: &str| series.labels.get(name).map(String::as_str);
-    let missing = |what: &str| Failure::new(Outcome::Label, format_args!("{what} by {}", labels(series)));
-    let site = sites.iter().find(|site| label("site") == Some(&site.name));
     match input {
-        Input::EdgeFreeCpu | Input::EdgeFreeMemory => Ok(("", None)),
+        Input::EdgeFreeCpu | Input::EdgeFreeMemory | Input::LinkRtt | Input::LinkBandwidth => Ok(("", None)),
         Input::Processing => {
-            let site = site.ok_or_else(|| missing("no site is named"))?;
-            let class = label("class").and_then(Class::of_word);
-            let class = class.ok_or_else(|| missing("no class is named"))?;
+            let site = named_site(series, sites, "site")?;
+            let class = label(series, "class").and_then(Class::of_word);
+            let class = class.ok_or_else(|| missing("no class is named", series))?;
             Ok((&site.name, Some(class)))
         }
         Input::WanRtt | Input::WanLoss => {
-            let cloud = site.filter(|site| site.kind == SiteKind::Cloud);
-            let cloud = cloud.ok_or_else(|| missing("no cloud site is named"))?;
+            let cloud = named_site(series, sites, "site").ok();
+            let cloud = cloud.filter(|site| site.kind == SiteKind::Cloud);
+            let cloud = cloud.ok_or_else(|| missing("no cloud site is named", series))?;
             Ok((&cloud.name, None))
         }
     }
 }
 
-fn reading(
-    input: Input,
+fn reading<V>(
     staleness: Micros,
     series: &Series,
-    target: Target<'_>,
     now: Moment,
-) -> Result<Reading, Failure> {
+    value: impl Fn(f64) -> Option<V>,
+) -> Result<(V, Moment), Failure> {
     let number = series.value;
     if !number.is_finite() {
         let detail = format_args!("{number} for {}", labels(series));
         return Err(Failure::new(Outcome::NotANumber, detail));
     }
-    let measurement = measurement(input, target, number)
+    let value = value(number)
         .ok_or_else(|| Failure::new(Outcome::OutOfRange, format_args!("{number} for {}", labels(series))))?;
     let age = now.since(series.at);
     if age > staleness {
@@ -93,7 +167,7 @@ fn reading(
             format_args!("{age} ms old, more than {staleness} ms: {}", labels(series)),
         ));
     }
-    Ok((measurement, series.at))
+    Ok((value, series.at))
 }
 
 /// Converts a number and rounds it to the unfavourable side. `None` for a number outside the input's range.
@@ -106,8 +180,9 @@ fn measurement(input: Input, (site, class): Target<'_>, number: f64) -> Option<M
         Input::EdgeFreeCpu => (0.0..=1e9, down(number * 1e3)),
         Input::EdgeFreeMemory => (0.0..=9e15, down(number)),
         Input::Processing => (1e-6..=86_400.0, up(number * 1e6)),
-        Input::WanRtt => (0.0..=60.0, up(number * 1e6)),
+        Input::WanRtt | Input::LinkRtt => (0.0..=60.0, up(number * 1e6)),
         Input::WanLoss => (0.0..=1.0, up(number * 1e3)),
+        Input::LinkBandwidth => (1e3..=Bandwidth::MOST as f64, down(number)),
     };
     let is_possible = range.contains(&number);
     is_possible.then(|| Measurement::new(input, site, class, value))
@@ -230,5 +305,68 @@ mod tests {
             outcome(Input::EdgeFreeCpu, [series]).1
         };
         assert_eq!([at(60_000_000), at(60_000_001)], [Outcome::Ok, Outcome::Stale]);
+    }
+
+    #[test]
+    fn site_has_a_value_only_from_one_usable_series() {
+        let (sites, now) = (&Config::default().sites, Moment(0));
+        let read = |bound, all: &[Series]| {
+            let (values, fault) = read_trait(bound, Micros::from_secs(60), all, sites, now);
+            let outcome = fault.map_or_else(|failure| failure.outcome, |()| Outcome::Ok);
+            let values = values.into_iter().map(|(site, (value, _))| (site.to_owned(), value));
+            (values.collect::<Vec<_>>(), outcome)
+        };
+        let of = |site: &str, number: &str| series(json!({"site": site}), number);
+        let edge = |value| vec![("edge".to_owned(), value)];
+        let by_site = |all: &[Series]| read(Bound::AtMost(0), all);
+        // A value is rounded to the side where the trait holds less.
+        for (number, most, least) in [("59.9996", 60_000, 59_999), ("0.0004", 1, 0), ("0.029", 29, 29)] {
+            assert_eq!(by_site(&[of("edge", number)]), (edge(most), Outcome::Ok));
+            assert_eq!(
+                read(Bound::AtLeast(0), &[of("edge", number)]),
+                (edge(least), Outcome::Ok)
+            );
+        }
+        assert_eq!(by_site(&[of("edge", "-2")]), (edge(-2_000), Outcome::Ok));
+        for (other, outcome) in [("NaN", Outcome::NotANumber), ("1e13", Outcome::OutOfRange)] {
+            assert_eq!(by_site(&[of("cloud", other), of("edge", "1")]), (edge(1_000), outcome));
+        }
+        assert_eq!(
+            by_site(&[of("edge", "1"), of("edge", "1")]),
+            (vec![], Outcome::Ambiguous)
+        );
+        assert_eq!(by_site(&[of("moon", "1")]), (vec![], Outcome::Label));
+        assert_eq!(by_site(&[]), (vec![], Outcome::Empty));
+    }
+
+    #[test]
+    fn links_are_read_by_source_and_target() {
+        let (sites, now) = (&Config::default().sites, Moment(0));
+        let links = |input, all: &[Series]| {
+            let (values, _, fault) = read_links(input, Micros::from_secs(60), all, sites, now);
+            let outcome = fault.map_or_else(|failure| failure.outcome, |()| Outcome::Ok);
+            let values = values
+                .into_iter()
+                .map(|((source, target), value)| format!("{source}-{target} {value}"));
+            (values.collect::<Vec<_>>(), outcome)
+        };
+        let of = |source: &str, target: &str, number| series(json!({"source": source, "target": target}), number);
+        let both = [of("edge", "cloud", "5e7"), of("cloud", "edge", "1e6")];
+        let found = vec!["edge-cloud 50000000".to_owned(), "cloud-edge 1000000".to_owned()];
+        assert_eq!(links(Input::LinkBandwidth, &both), (found, Outcome::Ok));
+        let rtt = [of("edge", "cloud", "0.0250001")];
+        assert_eq!(
+            links(Input::LinkRtt, &rtt),
+            (vec!["edge-cloud 25001".to_owned()], Outcome::Ok)
+        );
+        for (source, target, number, outcome) in [
+            ("edge", "edge", "1e6", Outcome::Label),
+            ("edge", "moon", "1e6", Outcome::Label),
+            ("edge", "cloud", "999", Outcome::OutOfRange),
+            ("edge", "cloud", "NaN", Outcome::NotANumber),
+        ] {
+            let found = links(Input::LinkBandwidth, &[of(source, target, number)]);
+            assert_eq!(found, (vec![], outcome), "{source} {target} {number}");
+        }
     }
 }

@@ -72,6 +72,7 @@ fn settings(url: String) -> Prometheus {
         timeout: Micros::from_millis(400),
         staleness: Micros::from_secs(600),
         queries: [(Input::EdgeFreeMemory, "free".into())].into(),
+        traits: vec![],
     }
 }
 
@@ -160,7 +161,7 @@ async fn failed_query_reports_its_outcome_and_keeps_last_value() {
     for (expected, status, body) in [
         (Outcome::Stale, 200, vector("1", 900).to_string()),
         (Outcome::Rejected, 302, String::new()),
-        (Outcome::TooLarge, 200, "1".repeat(2 << 20)),
+        (Outcome::TooLarge, 200, "1".repeat(5 << 20)),
         (Outcome::Timeout, 999, String::new()),
     ] {
         script.says(status, &body);

@@ -16,9 +16,11 @@ mod golden;
 mod groups;
 mod install;
 mod leader;
+mod links;
 mod liqo;
 mod live;
 mod load;
+mod measured_traits;
 mod placement;
 mod profiles;
 

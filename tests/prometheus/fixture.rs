@@ -41,6 +41,7 @@ impl Fixture {
             timeout: Micros::from_secs(2),
             staleness: Micros::from_secs(3_600),
             queries: queries.collect(),
+            traits: vec![],
         };
         let (clock, metrics) = (Clock::start(), Arc::new(Metrics::new()));
         let config = Config {

@@ -89,7 +89,9 @@ fn documented() -> Result<Vec<BTreeMap<Input, String>>> {
 }
 
 pub(crate) fn documented_queries_give_expected_values(fixture: &Fixture) -> Result<()> {
-    let documented = documented()?;
+    let mut documented = documented()?;
+    // One example is about traits.
+    documented.retain(|queries| !queries.is_empty());
     ensure!(documented.len() == 2);
     let said = |work_seconds: u32, work: u32| {
         let work = format!(

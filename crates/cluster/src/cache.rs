@@ -322,7 +322,8 @@ impl Cache {
         let young = self.nodes.young.first().map(|(until, _)| *until);
         let sites = self.sites.iter();
         let sites = sites.flat_map(|entry| [entry.full.next_end(), entry.closed.lasting.next_end()]);
-        [pods, young].into_iter().chain(sites).flatten().min()
+        let telemetry = self.measured.telemetry.next_expiry();
+        [pods, young, telemetry].into_iter().chain(sites).flatten().min()
     }
 
     /// The revision of the next [publication](Self::publish).
@@ -355,7 +356,8 @@ impl Cache {
             revision: self.revision,
             kubernetes_as_of: measured.telemetry.kubernetes_as_of(seen, self.config.telemetry_ttl),
             has_placeholders: self.sites.iter().any(|entry| entry.has_placeholders),
-            sites: self.sites.iter().map(|entry| entry.site.clone()).collect(),
+            sites: self.sites.iter().map(|entry| self.with_answers(&entry.site)).collect(),
+            links: Arc::clone(measured.telemetry.links()),
             offloadings: measured.liqo.as_ref().map(|liqo| Arc::clone(&liqo.offloadings)),
             ..Snapshot::default()
         }

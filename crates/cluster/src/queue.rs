@@ -70,19 +70,21 @@ impl GatedPod {
         self.reason.as_deref() == Some(Reason::HeldSiteAway.as_str())
     }
 
-    /// When the pod should have been released, by its annotations, as of `now`. `None` while it waits for gates of others,
-    /// for a site that is `Away` or for its group, and for a pod that starts together with others, because the time is
-    /// unknown then.
+    /// When the pod should have been released at the latest, by its annotations, as of `now`. `None` while it waits for gates of
+    /// others or for a site that is `Away`, and for a pod that starts together with others, because the time is unknown then.
     pub fn limit(&self, config: &Config, now: jiff::Timestamp) -> Option<jiff::Timestamp> {
         let starts_together = self
             .membership()
             .is_some_and(|group| group.is_gang || group.size.is_some());
-        let waits_for_group = starts_together || self.reason.as_deref() == Some(Reason::HeldGroup.as_str());
-        if self.waited_for_others() || self.waits_for_site() || self.has_other_gates || waits_for_group {
+        if self.waited_for_others() || self.waits_for_site() || self.has_other_gates || starts_together {
             return None;
         }
         let since = self.stated.filter(|at| *at <= now).max(self.created)?;
-        let longest = i64::try_from(self.longest(config).0).ok()?;
+        // While a site is too far from the pod's group, the classes of the other pods count too.
+        let waits_for_group = self.reason.as_deref() == Some(Reason::HeldGroup.as_str());
+        let of_group = config.gating.limits.0.into_iter().max().filter(|_| waits_for_group);
+        let longest = self.longest(config).max(of_group.unwrap_or_default());
+        let longest = i64::try_from(longest.0).ok()?;
         since.checked_add(jiff::SignedDuration::from_micros(longest)).ok()
     }
 

@@ -4,10 +4,12 @@
 //! operators.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use edgeward_decision::config::{Config, Input};
-use edgeward_decision::model::link::{Link, LinkState};
+use edgeward_decision::config::{Config, Input, MeasuredTrait};
+use edgeward_decision::model::link::{Bandwidth, Link, LinkFigures, LinkState, Links};
 use edgeward_decision::model::slo::{Class, PerClass};
+use edgeward_decision::model::traits::Measured;
 use edgeward_kube::units::{Micros, Moment, Permille};
 
 /// A value, and when it holds.
@@ -54,15 +56,132 @@ impl Measurement {
 pub struct Telemetry {
     required: Vec<Input>,
     samples: BTreeMap<(Input, String, Option<Class>), Sample>,
+    /// What is measured between sites. Snapshots share it.
+    links: Arc<Links>,
+    /// Until when the answers about links count.
+    links_until: BTreeMap<Input, Moment>,
+    /// The measured traits, with their values by site.
+    traits: Vec<(MeasuredTrait, BTreeMap<String, TraitSample>)>,
+}
+
+/// The value of a measured trait at a site.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct TraitSample {
+    /// In thousandths. `None` if the last answer had no usable value.
+    value: Option<i64>,
+    as_of: Moment,
+    until: Moment,
+    /// When a value must have been within the bound again for the site to have the trait.
+    barred_until: Moment,
 }
 
 impl Telemetry {
     /// Starts without measurements. The view of the cluster counts as stale without the `required` inputs.
-    pub fn new(required: Vec<Input>) -> Self {
+    pub fn new(required: Vec<Input>, traits: &[MeasuredTrait]) -> Self {
+        let traits = traits.iter().map(|measured| (measured.clone(), BTreeMap::new()));
         Self {
             required,
+            traits: traits.collect(),
             ..Self::default()
         }
+    }
+
+    /// Records the answer for a measured trait: values in thousandths by site, and when each was true. Sites without a value
+    /// do not have the trait. The values count for `staleness`, and so long does a value beyond the bound keep the trait away.
+    pub fn record_trait(&mut self, name: &str, values: &BTreeMap<&str, (i64, Moment)>, staleness: Micros) {
+        let Some((measured, sites)) = self.traits.iter_mut().find(|(measured, _)| measured.name == name) else {
+            return;
+        };
+        sites.values_mut().for_each(|sample| sample.value = None);
+        for (site, (value, as_of)) in values {
+            let sample = sites.entry((*site).to_owned()).or_default();
+            let is_beyond = !measured.bound().holds(*value);
+            *sample = TraitSample {
+                value: Some(*value),
+                as_of: *as_of,
+                until: as_of.after(staleness),
+                barred_until: if is_beyond {
+                    as_of.after(staleness)
+                } else {
+                    sample.barred_until
+                },
+            };
+        }
+    }
+
+    /// Records the answer about links: a value for each source and target, in microseconds or bits per second. Pairs that the
+    /// answer leaves out have none. Cost: a pass over all measured pairs.
+    pub fn record_links(&mut self, input: Input, values: &[((&str, &str), u64)], until: Moment) {
+        let mut links = self.links_without(input);
+        for ((source, target), value) in values {
+            let figures = links.entry(source, target).or_default();
+            match input {
+                Input::LinkRtt => figures.rtt = Some(Micros(*value)),
+                _ => figures.bandwidth = Some(Bandwidth(*value)),
+            }
+        }
+        self.links = Arc::new(links);
+        self.links_until.insert(input, until);
+    }
+
+    /// The links without what this input tells.
+    fn links_without(&self, input: Input) -> Links {
+        let mut others = Links::default();
+        for (source, target, figures) in self.links.iter() {
+            let left = match input {
+                Input::LinkRtt => LinkFigures { rtt: None, ..*figures },
+                _ => LinkFigures {
+                    bandwidth: None,
+                    ..*figures
+                },
+            };
+            if left != LinkFigures::default() {
+                others.entry(source, target).insert_entry(left);
+            }
+        }
+        others
+    }
+
+    /// What is measured between sites.
+    pub fn links(&self) -> &Arc<Links> {
+        &self.links
+    }
+
+    /// When the next answer about traits or links becomes stale.
+    pub fn next_expiry(&self) -> Option<Moment> {
+        let samples = self.traits.iter().flat_map(|(_, sites)| sites.values());
+        let traits = samples
+            .filter(|sample| sample.value.is_some())
+            .map(|sample| sample.until);
+        let all = traits.chain(self.links_until.values().copied());
+        all.min().map(|until| until.after(Micros(1)))
+    }
+
+    /// Drops stale answers about traits and links.
+    pub fn expire(&mut self, now: Moment) {
+        let samples = self.traits.iter_mut().flat_map(|(_, sites)| sites.values_mut());
+        let stale = samples.filter(|sample| sample.until < now);
+        stale.for_each(|sample| sample.value = None);
+        let stale = self.links_until.extract_if(.., |_, until| *until < now);
+        let stale: Vec<_> = stale.map(|(input, _)| input).collect();
+        for input in stale {
+            self.links = Arc::new(self.links_without(input));
+        }
+    }
+
+    /// The state of each measured trait at the site.
+    pub fn traits(&self, site: &str) -> Vec<Measured> {
+        let state = |(measured, sites): &(MeasuredTrait, BTreeMap<String, TraitSample>)| {
+            let sample = sites.get(site).copied().unwrap_or_default();
+            Measured {
+                name: (&*measured.name).into(),
+                bound: measured.bound(),
+                value: sample.value,
+                holds: sample.as_of >= sample.barred_until
+                    && sample.value.is_some_and(|value| measured.bound().holds(value)),
+            }
+        };
+        self.traits.iter().map(state).collect()
     }
 
     /// Records a value that was true at `as_of` and counts until `until`. RTT and loss are judged by the thresholds that
@@ -75,6 +194,7 @@ impl Telemetry {
             Input::WanRtt => (thresholds.rtt.0, 90),
             Input::WanLoss => (thresholds.loss.0.into(), 50),
             Input::EdgeFreeCpu | Input::EdgeFreeMemory | Input::Processing => (u64::MAX, 100),
+            Input::LinkRtt | Input::LinkBandwidth => return,
         };
         let key = (measurement.input, measurement.site, measurement.class);
         let was_over = self.samples.get(&key).is_some_and(|before| before.is_over);

@@ -15,7 +15,7 @@ pub use gating::{Gating, OnNoCapacity};
 pub use liqo::{Enabled, LiqoSettings};
 pub use moves::Moves;
 pub use probing::Probing;
-pub use prometheus::{Input, Prometheus};
+pub use prometheus::{Input, MeasuredTrait, Prometheus};
 
 use std::sync::Arc;
 
@@ -335,6 +335,10 @@ mod tests {
                 "timeout": "500ms",
                 "staleness": "2m",
                 "queries": {"edgeFreeCpuCores": "free", "processingSeconds": "seconds", "wanLossRatio": "loss"},
+                "traits": [
+                    {"name": "Fresh", "query": "age", "atMost": 60, "atLeast": null},
+                    {"name": "Attested", "query": "attested", "atMost": null, "atLeast": 0.5},
+                ],
             },
             "moves": {"enabled": true, "home": false, "profiles": false, "dwell": "1h", "keepFree": "7%", "perMinute": 9},
         });

@@ -88,7 +88,7 @@ impl<'a> Pod<'a> {
     pub fn workload(&self, namespace: Cow<'a, str>, keys: &Keys) -> Workload<'a> {
         let (management, intent) = self.slo(keys);
         Workload {
-            request: self.kept_apart(self.request().amounts(), &namespace),
+            request: self.amounts(&self.request(), &namespace),
             near: self.pod_affinity(&namespace),
             labels: self.labels_text().into(),
             namespace,

@@ -78,12 +78,15 @@ pub const YOUNG: Micros = Micros::from_secs(60);
 static UNSCHEDULABLE: LazyLock<Taint> = LazyLock::new(Taint::unschedulable);
 
 impl Node {
-    /// Whether more is used on this node than on `other`, the same node at another time. Compares resources, pods, and
-    /// the pods that other pods keep apart from.
+    /// Whether more is used on this node than on `other`, the same node at another time. Compares resources, traffic,
+    /// pods, and the pods that other pods keep apart from.
     pub fn has_less_than(&self, other: &Node) -> bool {
         let (charges, other) = (&self.charges, &other.charges);
         let (mut used, mut apart) = (charges.used.named(), charges.used.apart.iter());
-        charges.pods > other.pods
+        let (traffic, others) = (charges.used.bandwidth, other.used.bandwidth);
+        let has_more_traffic = traffic.egress > others.egress || traffic.ingress > others.ingress;
+        has_more_traffic
+            || charges.pods > other.pods
             || used.any(|(name, amount)| amount > other.used.get(name))
             || apart.any(|(apart, pods)| *pods > other.used.pods_apart(apart))
     }

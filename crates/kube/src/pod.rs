@@ -13,9 +13,9 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::constraints::{DECLARED, NodeConstraints, NodeSelector, Toleration};
-use crate::resources::{ResourceList, is_pod_level};
+use crate::resources::{Amounts, EGRESS, INGRESS, ResourceList, Traffic, is_pod_level};
 use crate::ties::{Leftover, Tie, Ties};
-use crate::units::Micros;
+use crate::units::{Micros, Quantity};
 use fields::{Constraints, Container, Resources, Spec, UnreadPod};
 
 pub use fields::{Condition, Metadata, Pod, StringMap, Text};
@@ -35,6 +35,9 @@ const LONGEST_REVISION: usize = 16;
 
 /// Grace period that the API server gives to a pod without one, in seconds.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
+/// The most traffic that a pod states, in bits per second. Source: CNI's bandwidth plugin.
+const MAX_BITS: i64 = 1_000_000_000_000_000;
+
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 impl<'a> Pod<'a> {
@@ -60,6 +63,26 @@ impl<'a> Pod<'a> {
     /// Returns the annotations, if the field exists.
     pub fn annotations(&self) -> Option<&StringMap<'a>> {
         self.metadata.as_ref()?.annotations.as_ref()
+    }
+
+    /// The pod's request in `namespace` as amounts, with its anti-affinity and its traffic.
+    pub fn amounts(&self, request: &ResourceList<'_>, namespace: &str) -> Amounts {
+        Amounts {
+            bandwidth: self.traffic(),
+            ..self.kept_apart(request.amounts(), namespace)
+        }
+    }
+
+    /// The traffic that annotations of the pod state for CNI's bandwidth plugin. An invalid amount counts as none.
+    fn traffic(&self) -> Traffic {
+        let bits = |annotation| {
+            let bits = self.annotation(annotation).and_then(|text| Quantity::parse(text).ok());
+            bits.map_or(0, |bits| bits.units().clamp(0, MAX_BITS))
+        };
+        Traffic {
+            egress: bits(EGRESS),
+            ingress: bits(INGRESS),
+        }
     }
 
     /// Returns the value of one annotation.

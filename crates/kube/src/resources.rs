@@ -53,6 +53,8 @@ impl<'a> ResourceList<'a> {
                 "cpu" => amounts.cpu = Millicores(quantity.millis().max(0)),
                 "memory" => amounts.memory = Bytes(units),
                 "ephemeral-storage" => amounts.ephemeral_storage = Bytes(units),
+                EGRESS => amounts.bandwidth.egress = units,
+                INGRESS => amounts.bandwidth.ingress = units,
                 name if is_scalar(name) => amounts.scalars.push((name.into(), units)),
                 _ => {}
             }
@@ -148,6 +150,30 @@ pub struct Amounts {
     pub scalars: Vec<(Box<str>, i64)>,
     /// Pods per anti-affinity key, sorted.
     pub apart: Vec<(Apart, i64)>,
+    /// Bandwidth to and from pods. It belongs to sites and not to nodes, so [`Self::fits`] does not compare it.
+    pub bandwidth: Traffic,
+}
+
+/// Traffic of pods, in bits per second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Traffic {
+    /// From the pods.
+    pub egress: i64,
+    /// To the pods.
+    pub ingress: i64,
+}
+
+/// Names of the annotations that state a pod's traffic, which are those of amounts too.
+pub const EGRESS: &str = "kubernetes.io/egress-bandwidth";
+/// See [`EGRESS`].
+pub const INGRESS: &str = "kubernetes.io/ingress-bandwidth";
+
+impl Traffic {
+    /// The amounts that are not zero, by name.
+    pub fn named<'n>(self) -> impl Iterator<Item = (&'n str, i64)> {
+        let both = [(EGRESS, self.egress), (INGRESS, self.ingress)];
+        both.into_iter().filter(|(_, bits)| *bits != 0)
+    }
 }
 
 /// A key of anti-affinity ("Affinity and anti-affinity" in docs/guide/decide.md). No two pods with this key may share a node or topology
@@ -206,6 +232,8 @@ impl Amounts {
         add(&mut self.ephemeral_storage.0, other.ephemeral_storage.0);
         add_named(&mut self.scalars, &other.scalars, add);
         add_named(&mut self.apart, &other.apart, add);
+        add(&mut self.bandwidth.egress, other.bandwidth.egress);
+        add(&mut self.bandwidth.ingress, other.bandwidth.ingress);
     }
 
     /// Total amount of a resource by its Kubernetes name. A missing resource of a DeviceClass counts as [`BY_CLAIM`].
@@ -245,6 +273,10 @@ impl Amounts {
             ephemeral_storage: self.ephemeral_storage - other.ephemeral_storage,
             scalars: less_named(&self.scalars, |name| other.scalar(name)),
             apart: less_named(&self.apart, |apart| other.pods_apart(apart)),
+            bandwidth: Traffic {
+                egress: self.bandwidth.egress.saturating_sub(other.bandwidth.egress),
+                ingress: self.bandwidth.ingress.saturating_sub(other.bandwidth.ingress),
+            },
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use edgeward_decision::model::link::Bandwidth;
 use edgeward_decision::model::remote_room::FullFrom;
 use edgeward_decision::model::snapshot::{Site, Snapshot};
 use edgeward_kube::node::{Node, NodeId};
@@ -25,6 +26,11 @@ pub struct RoomDelta {
     pub distances: bool,
 }
 
+fn rtts(snapshot: &Snapshot) -> impl Iterator<Item = (&str, &str, Micros)> {
+    let links = snapshot.links.iter();
+    links.filter_map(|(source, target, figures)| Some((source, target, figures.rtt?)))
+}
+
 /// Whether two states of a node differ at most in the pods on it, in what placement does not depend on, and in its youth.
 pub(super) fn is_same_node(one: &Node, other: &Node) -> bool {
     one.labels == other.labels
@@ -39,6 +45,7 @@ impl RoomDelta {
     pub fn between(old: &Snapshot, new: &Snapshot, ttl: Micros, now: Moment) -> Self {
         let mut delta = Self {
             sites: old.offloadings != new.offloadings,
+            distances: !Arc::ptr_eq(&old.links, &new.links) && rtts(old).ne(rtts(new)),
             ..Self::default()
         };
         for (at, site) in new.sites.iter().enumerate() {
@@ -71,7 +78,23 @@ impl RoomDelta {
         let has_emptied = old.full.iter().any(|one| is_beyond(one, new));
         let has_filled = new.full.iter().any(|one| is_beyond(one, old));
         let ids = || new.nodes().map(|node| node.id);
-        if is_other_link || is_opened || has_emptied || new.free.has_more_than(&old.free) {
+        let traits = |site: &Site| {
+            let measured = site.definition.measured.iter();
+            measured
+                .map(|measured| (measured.name.clone(), measured.holds))
+                .collect::<Vec<_>>()
+        };
+        let are_other_traits = traits(old) != traits(new);
+        // An unknown bandwidth limits no traffic, and a known one allows inputs.
+        let rose = |old: Option<Bandwidth>, new: Option<Bandwidth>| new > old || old.is_some() && new.is_none();
+        let has_more_bandwidth = rose(old.uplink, new.uplink) || rose(old.downlink, new.downlink);
+        if are_other_traits
+            || has_more_bandwidth
+            || is_other_link
+            || is_opened
+            || has_emptied
+            || new.free.has_more_than(&old.free)
+        {
             self.gained.extend(ids());
         }
         if is_closed_to_others && !is_opened || has_filled || old.free.has_more_than(&new.free) {

@@ -9,6 +9,7 @@ use super::*;
 use crate::telemetry::{Measurement, Telemetry};
 use edgeward_decision::config::{Input, Prometheus, SitePolicy};
 use edgeward_decision::keys::Keys;
+use edgeward_decision::model::link::Bandwidth;
 use edgeward_decision::model::priority_caps::PriorityCaps;
 use edgeward_decision::model::slo::Class;
 use edgeward_decision::model::snapshot::JobTimes;
@@ -768,6 +769,56 @@ fn cloud_is_away_without_a_healthy_wan_and_a_usable_node() {
         [away_for(Healthy, true), away_for(Unreachable, true)],
         [None, second(5)]
     );
+}
+
+#[test]
+fn measured_traits_and_links_are_delta() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 4000));
+    let settings =
+        json!({"prometheus": {"url": "http://p", "traits": [{"name": "Fresh", "query": "age", "atMost": 60}]}});
+    let traits = Config::read(&settings).unwrap().prometheus.unwrap().traits;
+    let mut telemetry = Telemetry::new(vec![], &traits);
+    let (now, staleness) = (fixture.now, Micros::from_secs(60));
+    let until = now.after(staleness);
+    let delta = |fixture: &mut Fixture, telemetry: &Telemetry| {
+        fixture.cache.set_telemetry(telemetry.clone());
+        let delta = fixture.delta();
+        (delta.gained.len(), delta.distances)
+    };
+    assert_eq!(delta(&mut fixture, &telemetry), (1, false));
+    for (age, gained) in [(30, 1), (31, 0), (61, 1)] {
+        telemetry.record_trait("Fresh", &[("edge", (1_000 * age, now))].into(), staleness);
+        assert_eq!(delta(&mut fixture, &telemetry), (gained, false), "{age}");
+    }
+    telemetry.record_links(Input::LinkRtt, &[(("edge", "cloud"), 5)], until);
+    assert_eq!(delta(&mut fixture, &telemetry), (0, true));
+    telemetry.record_links(Input::LinkBandwidth, &[(("cloud", "edge"), 5_000)], until);
+    assert_eq!(delta(&mut fixture, &telemetry), (0, false));
+    assert_eq!(fixture.before.sites[1].uplink, Some(Bandwidth(5_000)));
+    let cloud_node = with(
+        edge_node("c", 4000),
+        "/metadata/labels",
+        json!({"node.role/cloud": "true"}),
+    );
+    fixture.node(&cloud_node);
+    fixture.delta();
+    for (pair, bits, gained) in [
+        (("cloud", "edge"), 6_000, 1),
+        (("cloud", "edge"), 5_000, 0),
+        (("edge", "cloud"), 5_000, 1),
+        (("edge", "cloud"), 4_000, 0),
+    ] {
+        telemetry.record_links(Input::LinkBandwidth, &[(pair, bits)], until);
+        assert_eq!(delta(&mut fixture, &telemetry), (gained, false), "{pair:?} {bits}");
+    }
+    // Without another answer, the next publication is due when these are stale.
+    let stale = until.after(Micros(1));
+    assert_eq!(fixture.cache.next_change(), Some(stale));
+    fixture.now = stale;
+    assert!(fixture.delta().distances);
+    assert_eq!(fixture.cache.next_change(), None);
+    assert!(fixture.before.links.is_empty());
 }
 
 #[test]

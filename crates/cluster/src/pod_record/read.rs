@@ -192,7 +192,7 @@ fn record_with(pod: &Pod<'_>, status: &Status<'_>, intent: Option<&Intent>, keys
     let metadata = pod.metadata.as_ref()?;
     let text = |text: &Text<'_>| Some(Box::<str>::from(start(text.stated()?, LONGEST_NAME)));
     let node = text(&pod.spec.node_name);
-    let request = pod.kept_apart(pod.charged_request(status).amounts(), &metadata.namespace);
+    let request = pod.amounts(&pod.charged_request(status), &metadata.namespace);
     let phase = match &*status.phase {
         "Running" => Phase::Running,
         "Succeeded" | "Failed" => Phase::Finished,

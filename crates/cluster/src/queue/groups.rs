@@ -7,7 +7,7 @@ use super::planning::{Planning, kind_of};
 use super::{MAX_COMPARISONS, PlanAction, Planned, Together};
 use edgeward_decision::model::group::{MAX_SIZE, Membership, Within, limits};
 use edgeward_decision::model::queue_claims::{QueueClaim, QueueClaims};
-use edgeward_decision::model::snapshot::{Site, Snapshot, delay};
+use edgeward_decision::model::snapshot::{Site, Snapshot};
 use edgeward_decision::model::workload::{QueueKey, Workload};
 use edgeward_decision::placement::decide::{decide, node_at};
 use edgeward_decision::placement::located::located_beside;
@@ -93,11 +93,12 @@ pub(super) struct Distances {
 
 impl Distances {
     /// Cost: a computation for each two sites.
-    fn of(sites: &[Site], ttl: Micros, now: Moment) -> Self {
+    fn of(snapshot: &Snapshot, ttl: Micros, now: Moment) -> Self {
+        let sites = &snapshot.sites;
         let pairs = sites.iter().flat_map(|one| sites.iter().map(move |other| (one, other)));
         Self {
             sites: sites.len(),
-            delays: pairs.map(|(one, other)| delay(one, other, ttl, now)).collect(),
+            delays: pairs.map(|(one, other)| snapshot.delay(one, other, ttl, now)).collect(),
         }
     }
 
@@ -223,10 +224,10 @@ impl<'p> Planning<'p> {
         let Some(units) = self.units(pods, queue_key, since) else {
             return false;
         };
-        let (sites, ttl, now) = (&self.snapshot.sites, self.config.telemetry_ttl, self.now.moment);
+        let (snapshot, ttl, now) = (self.snapshot, self.config.telemetry_ttl, self.now.moment);
         let distances = self
             .distances
-            .get_or_insert_with(|| Arc::new(Distances::of(sites, ttl, now)));
+            .get_or_insert_with(|| Arc::new(Distances::of(snapshot, ttl, now)));
         let mut search = Search {
             units,
             keeps_optional: true,
@@ -416,7 +417,8 @@ impl<'p> Search<'_, 'p> {
                 free.get(name)
                     .is_none_or(|free| workload.request.get(name) <= free.max(0))
             });
-            let Some(node) = node_at(&located, site, &room).filter(|_| !is_beyond_measured) else {
+            let is_beyond = is_beyond_measured || room.lacks_bandwidth(&workload.request, site);
+            let Some(node) = node_at(&located, site, &room).filter(|_| !is_beyond) else {
                 return false;
             };
             claims.add(QueueClaim {

@@ -4,6 +4,7 @@ use proptest::sample::select;
 
 use super::*;
 use edgeward_decision::testkit;
+use serde_json::json;
 
 const SITE: &str = "cloud";
 
@@ -106,7 +107,7 @@ fn probed_link_keeps_its_age_beside_measurements() {
 fn missing_or_stale_required_input_makes_view_stale() {
     let ttl = Micros::from_secs(60);
     let is_stale = |telemetry: &Telemetry, now: Moment| now.since(telemetry.kubernetes_as_of(now, ttl)) > ttl;
-    let mut telemetry = Telemetry::new(vec![Input::EdgeFreeCpu, Input::WanRtt]);
+    let mut telemetry = Telemetry::new(vec![Input::EdgeFreeCpu, Input::WanRtt], &[]);
     assert!(is_stale(&telemetry, at(1)));
     record(&mut telemetry, free_cpu(1), (10, 200));
     assert!(is_stale(&telemetry, at(11)));
@@ -150,4 +151,62 @@ proptest! {
             prop_assert!(link.rtt >= rtt_ms.map(Micros::from_millis) && link.loss >= lost.map(Permille));
         }
     }
+}
+
+#[test]
+fn trait_returns_once_its_value_has_been_within_the_bound_for_long() {
+    let documents =
+        json!({"prometheus": {"url": "http://p", "traits": [{"name": "Fresh", "query": "age", "atMost": 60}]}});
+    let config = Config::read(&documents).unwrap();
+    let traits = config.prometheus.unwrap().traits;
+    let mut telemetry = Telemetry::new(vec![], &traits);
+    let holds = |telemetry: &Telemetry, now| {
+        let mut telemetry = telemetry.clone();
+        telemetry.expire(at(now));
+        let [state] = &telemetry.traits(SITE)[..] else { panic!() };
+        (state.holds, state.value)
+    };
+    assert_eq!(holds(&telemetry, 0), (false, None));
+    let mut answer = |seconds: i64, value: Option<i64>| {
+        let values = value.map(|value| (SITE, (1_000 * value, at(seconds))));
+        telemetry.record_trait("Fresh", &values.into_iter().collect(), Micros::from_secs(60));
+        let (holds, value) = holds(&telemetry, seconds);
+        (holds, value.map(|value| value / 1_000))
+    };
+    assert_eq!(answer(10, Some(60)), (true, Some(60)));
+    // Without a value the site lacks the trait, and has it again with one.
+    assert_eq!(answer(20, None), (false, None));
+    assert_eq!(answer(30, Some(59)), (true, Some(59)));
+    // A value that crosses the bound again and again does not.
+    for (seconds, value) in [(40, 61), (55, 59), (70, 61), (85, 59), (100, 59), (129, 59)] {
+        assert_eq!(answer(seconds, Some(value)), (false, Some(value)), "{seconds}");
+    }
+    assert_eq!(answer(130, Some(59)), (true, Some(59)));
+    assert_eq!(holds(&telemetry, 190), (true, Some(59_000)));
+    assert_eq!(holds(&telemetry, 191), (false, None));
+}
+
+#[test]
+fn answer_about_links_replaces_the_last_one_and_becomes_stale() {
+    let mut telemetry = Telemetry::default();
+    let links = |telemetry: &mut Telemetry, now| {
+        telemetry.expire(at(now));
+        let links = telemetry.links();
+        let text = |(source, target, figures): (&str, &str, &LinkFigures)| {
+            let bits = figures.bandwidth.map(|Bandwidth(bits)| bits);
+            (format!("{source}-{target}"), figures.rtt.map(|rtt| rtt.0), bits)
+        };
+        links.iter().map(text).collect::<Vec<_>>()
+    };
+    let entry = |pair: &str, rtt, bits| (pair.to_owned(), rtt, bits);
+    telemetry.record_links(Input::LinkRtt, &[(("a", "b"), 5_000), (("b", "c"), 7_000)], at(60));
+    telemetry.record_links(Input::LinkBandwidth, &[(("a", "b"), 50)], at(90));
+    assert_eq!(
+        links(&mut telemetry, 60),
+        [entry("a-b", Some(5_000), Some(50)), entry("b-c", Some(7_000), None)]
+    );
+    telemetry.record_links(Input::LinkRtt, &[(("a", "b"), 6_000)], at(70));
+    assert_eq!(links(&mut telemetry, 70), [entry("a-b", Some(6_000), Some(50))]);
+    assert_eq!(links(&mut telemetry, 71), [entry("a-b", None, Some(50))]);
+    assert_eq!(links(&mut telemetry, 91), []);
 }

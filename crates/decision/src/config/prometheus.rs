@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::document::texts::PromQl;
-use crate::document::{Checks, DAY, Fault, SECOND, Span};
+use crate::document::texts::{PromQl, TraitName};
+use crate::document::{Checks, DAY, Decimal, Fault, SECOND, Span};
+use crate::model::traits::Bound;
 use edgeward_kube::units::Micros;
 use edgeward_kube::words;
 
@@ -22,7 +23,7 @@ pub struct Prometheus {
         regex(pattern = r#"^https?://[!"$-.0-9;->A-\[\]-~][!"$->A-\[\]-~]*$"#)
     )]
     pub url: String,
-    /// Whether arrivals go to the edge when an input other than `processingSeconds` is stale
+    /// Whether arrivals go to the edge when a query about the edge or the WAN is stale
     pub required: bool,
     /// File with a bearer token; read again when it changes. Needs `https`
     #[schemars(title = "a path", length(min = 1))]
@@ -42,6 +43,38 @@ pub struct Prometheus {
     /// What it is asked, beside the metrics of [performance profiles](crds.md)
     #[schemars(schema_with = "Input::queries")]
     pub queries: BTreeMap<Input, String>,
+    /// [Measured traits](../guide/clouds.md#measured-traits), each with `name`, `query`, and `atMost` or `atLeast`
+    #[schemars(with = "Option<Vec<MeasuredTrait>>", length(max = 16))]
+    pub traits: Vec<MeasuredTrait>,
+}
+
+/// A bound in a document, with three decimals.
+type Number = Decimal<3, { -1_000_000_000_000_000 }, 1_000_000_000_000_000>;
+
+/// A trait that a site has while a value is within a bound.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(deny_unknown_fields)]
+pub struct MeasuredTrait {
+    /// Name of the trait
+    #[schemars(with = "TraitName")]
+    pub name: String,
+    /// The value of each site, by the label `site`
+    #[schemars(with = "PromQl")]
+    pub query: String,
+    /// The largest value with which a site has the trait. State this or `atLeast`
+    at_most: Option<Number>,
+    /// The smallest value with which a site has the trait
+    at_least: Option<Number>,
+}
+
+impl MeasuredTrait {
+    /// The bound within which a site has the trait.
+    pub fn bound(&self) -> Bound {
+        let at_least = self.at_least.map_or(i64::MIN, |number| number.0);
+        self.at_most
+            .map_or(Bound::AtLeast(at_least), |number| Bound::AtMost(number.0))
+    }
 }
 
 impl Default for Prometheus {
@@ -55,6 +88,7 @@ impl Default for Prometheus {
             timeout: Micros::from_secs(5),
             staleness: Micros::from_secs(60),
             queries: BTreeMap::new(),
+            traits: vec![],
         }
     }
 }
@@ -82,13 +116,23 @@ words! {
         WanRtt = "wanRttSeconds",
         /// Loss on the way to a cloud site from 0 to 1, by the label `site`.
         WanLoss = "wanLossRatio",
+        /// RTT between two cloud sites in seconds, by the labels `source` and `target`.
+        LinkRtt = "linkRttSeconds",
+        /// Bandwidth from one site to another in bits per second, by the labels `source` and `target`.
+        LinkBandwidth = "linkBandwidthBits",
     }
 }
 
 impl Input {
-    /// Whether `prometheus.required` speaks of it. That no work was observed lately is no failure.
+    /// Whether `prometheus.required` speaks of it. That no work was observed lately is no failure, and links between sites
+    /// matter only to some pods.
     pub const fn can_be_required(self) -> bool {
-        !matches!(self, Self::Processing)
+        !matches!(self, Self::Processing) && !self.is_of_links()
+    }
+
+    /// Whether it is about the way from one site to another.
+    pub const fn is_of_links(self) -> bool {
+        matches!(self, Self::LinkRtt | Self::LinkBandwidth)
     }
 
     const fn meaning(self) -> &'static str {
@@ -98,6 +142,8 @@ impl Input {
             Self::Processing => "Mean processing time, by site and class",
             Self::WanRtt => "RTT, by site",
             Self::WanLoss => "Loss, by site",
+            Self::LinkRtt => "RTT between clouds, by source and target",
+            Self::LinkBandwidth => "Bandwidth from site to site, by source and target",
         }
     }
 
@@ -136,6 +182,15 @@ impl Prometheus {
                 "{stale_after} ms is over before the next answer, which may take {longest} ms: 110 % of the period, and the timeout"
             );
             checks.fault("staleness", message);
+        }
+        for (i, measured) in self.traits.iter().enumerate() {
+            if measured.at_most.is_some() == measured.at_least.is_some() {
+                checks.fault(format_args!("traits[{i}]"), "needs either `atMost` or `atLeast`");
+            }
+            if self.traits[..i].iter().any(|other| other.name == measured.name) {
+                let message = format_args!("{} is there twice", measured.name);
+                checks.fault(format_args!("traits[{i}].name"), message);
+            }
         }
         if self.required && self.required_inputs().is_empty() {
             let names = Input::ALL.into_iter().filter(|input| input.can_be_required());

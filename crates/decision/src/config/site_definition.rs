@@ -12,7 +12,7 @@ use crate::document::texts::SiteName;
 use crate::document::texts::TraitName;
 use crate::document::{Checks, Decimal, Fault, schema};
 use crate::model::endpoint::Endpoint;
-use crate::model::link::OwnThresholds;
+use crate::model::link::{Bandwidth, OwnThresholds};
 use crate::model::liqo::{NOT_ALLOWED, REMOTE_CLUSTER_ID, VIRTUAL_NODE};
 use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 use edgeward_kube::constraints::Toleration;
@@ -61,6 +61,11 @@ pub struct WrittenSite {
     unreachable_seconds: Option<Decimal<0, 1, 299>>,
     /// RTT inside the site in ms, for the distance between pods of a group. Default: 1.
     inside_rtt_ms: Option<InsideRtt>,
+    /// Bandwidth from the site to others in bits per second, which pods with `kubernetes.io/egress-bandwidth` share. A measured
+    /// one comes first.
+    uplink: Option<Bandwidth>,
+    /// Bandwidth from others to the site in bits per second, which pods with `kubernetes.io/ingress-bandwidth` share.
+    downlink: Option<Bandwidth>,
     /// Speed of the site's CPUs. Processing times are stated for speed 1.
     speed_factor: Option<Decimal<3, 1, 1_000_000>>,
     /// Features that this cloud site can serve although they otherwise keep a pod at the edge.
@@ -122,9 +127,12 @@ impl Kind {
             speed: Permille::ONE,
             supports: Ties::default(),
             traits: vec![],
+            measured: vec![],
             storage_classes: (self == Self::Liqo).then(|| "liqo".to_owned()).into_iter().collect(),
             runtime_class: None,
             inside_rtt: INSIDE_RTT,
+            uplink: None,
+            downlink: None,
             unreachable_seconds: None,
             thresholds: OwnThresholds::default(),
             probes: vec![],
@@ -194,9 +202,12 @@ impl WrittenSite {
             speed: self.speed_factor.map_or(by_default.speed, Permille::from),
             supports: self.supports.into_iter().flatten().collect(),
             traits: self.traits.unwrap_or_default(),
+            measured: vec![],
             storage_classes: self.storage_classes.unwrap_or(by_default.storage_classes),
             runtime_class: self.runtime_class_name,
             inside_rtt: self.inside_rtt_ms.map_or(by_default.inside_rtt, Micros::from),
+            uplink: self.uplink,
+            downlink: self.downlink,
             unreachable_seconds: self.unreachable_seconds.map(|seconds| seconds.0),
             thresholds: OwnThresholds {
                 rtt: self.rtt_threshold_ms.map(Micros::from),
@@ -226,10 +237,12 @@ impl WrittenSite {
             inside_rtt_ms: Some(site.inside_rtt)
                 .filter(|rtt| *rtt != INSIDE_RTT)
                 .map(Decimal::from),
+            uplink: site.uplink,
+            downlink: site.downlink,
             unreachable_seconds: site.unreachable_seconds.map(Decimal),
             speed_factor: Some(site.speed.into()),
             supports: some_of(site.supports.iter().copied()),
-            traits: some_of(site.traits.iter().cloned()),
+            traits: some_of(site.traits_now().map(ToOwned::to_owned)),
             storage_classes: Some(site.storage_classes.clone()).filter(|classes| is_of_liqo || !classes.is_empty()),
             rtt_threshold_ms: site.thresholds.rtt.map(Decimal::from),
             loss_threshold_pct: site.thresholds.loss.map(Decimal::from),

@@ -85,7 +85,11 @@ impl Resources {
             ("pods", pods),
         ];
         let scalars = amounts.scalars.iter().map(|(name, amount)| (&**name, *amount));
-        native.into_iter().chain(scalars).collect()
+        native
+            .into_iter()
+            .chain(scalars)
+            .chain(amounts.bandwidth.named())
+            .collect()
     }
 
     pub(super) fn amounts(&self) -> Amounts {

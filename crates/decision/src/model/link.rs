@@ -1,6 +1,12 @@
 //! The WAN to a cloud site: its measured state and its thresholds.
 
-use edgeward_kube::units::{Micros, Moment, Permille};
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use crate::model::snapshot::ByNamespace;
+use edgeward_kube::units::{Micros, Moment, Permille, Quantity};
 use edgeward_kube::words;
 
 /// Measured state of the WAN to a cloud site.
@@ -15,6 +21,72 @@ pub struct Link {
     /// Time of the measurement.
     pub as_of: Moment,
 }
+
+/// A bandwidth in bits per second, written as a quantity such as `50M`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Bandwidth(pub u64);
+
+impl Bandwidth {
+    const TITLE: &str = "a bandwidth in bits per second from 1k to 1P, such as 50M";
+
+    const LEAST: u64 = 1_000;
+    /// The largest bandwidth.
+    pub const MOST: u64 = 1_000_000_000_000_000;
+
+    /// The time that so many bytes take, rounded up.
+    pub fn time_for(self, bytes: u64) -> Micros {
+        let bits = u128::from(bytes) * 8 * 1_000_000;
+        let time = bits.div_ceil(self.0.max(1).into());
+        Micros(u64::try_from(time).unwrap_or(u64::MAX))
+    }
+}
+
+impl TryFrom<String> for Bandwidth {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let bits = Quantity::parse(&text).ok().map(Quantity::units);
+        let bits = bits.and_then(|bits| u64::try_from(bits).ok());
+        let bits = bits.filter(|bits| (Self::LEAST..=Self::MOST).contains(bits));
+        bits.map(Self).ok_or_else(|| format!("{text:?} is not {}", Self::TITLE))
+    }
+}
+
+impl From<Bandwidth> for String {
+    fn from(Bandwidth(bits): Bandwidth) -> Self {
+        match bits % 1_000_000 {
+            0 => format!("{}M", bits / 1_000_000),
+            _ => bits.to_string(),
+        }
+    }
+}
+
+impl JsonSchema for Bandwidth {
+    fn schema_name() -> Cow<'static, str> {
+        "Bandwidth".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "title": Self::TITLE,
+            "type": "string",
+            "pattern": "^[0-9]{1,15}([.][0-9]{1,3})?(k|M|G|T|P)?$",
+        })
+    }
+}
+
+/// What is measured of the way from one site to another.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkFigures {
+    /// Round-trip time.
+    pub rtt: Option<Micros>,
+    /// Bandwidth in this direction.
+    pub bandwidth: Option<Bandwidth>,
+}
+
+/// What is measured between sites, by the names of the source and the target. A pair that is not measured has no entry.
+pub type Links = ByNamespace<LinkFigures>;
 
 words! {
     /// Health of a link, best first.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::model::endpoint::Endpoint;
-use crate::model::link::OwnThresholds;
+use crate::model::link::{Bandwidth, OwnThresholds};
+use crate::model::traits::Measured;
 use edgeward_kube::constraints::Toleration;
 use edgeward_kube::ties::Ties;
 use edgeward_kube::units::{CostPerHour, Micros, Permille};
@@ -55,12 +56,18 @@ pub struct SiteDefinition {
     pub supports: Ties,
     /// Traits that all nodes of the site have.
     pub traits: Vec<String>,
+    /// Traits that are measured at the site, with their state. A definition that was only read has none.
+    pub measured: Vec<Measured>,
     /// StorageClasses from which a volume can be created at this cloud site.
     pub storage_classes: Vec<String>,
     /// RuntimeClass that a placement gives to a pod without a RuntimeClass.
     pub runtime_class: Option<String>,
     /// RTT between pods of the site and its way to other sites.
     pub inside_rtt: Micros,
+    /// Bandwidth from the site to others. `None` if it is not stated.
+    pub uplink: Option<Bandwidth>,
+    /// Bandwidth from others to the site. `None` if it is not stated.
+    pub downlink: Option<Bandwidth>,
     /// How long a pod placed here stays bound to a node that is lost, in seconds. `None` if that is not changed.
     pub unreachable_seconds: Option<i64>,
     /// WAN thresholds of this site that differ from the configuration.
@@ -89,6 +96,15 @@ impl SiteDefinition {
     /// Whether this is a cloud site that can hold data. If so, claims and volumes must be known.
     pub fn can_have_data(&self) -> bool {
         self.kind == SiteKind::Cloud && !self.storage_classes.is_empty()
+    }
+
+    /// Names of the traits that the site has as a whole, stated or measured.
+    pub fn traits_now(&self) -> impl Iterator<Item = &str> {
+        let held = self.measured.iter().filter(|measured| measured.holds);
+        self.traits
+            .iter()
+            .map(|name| &**name)
+            .chain(held.map(|measured| &*measured.name))
     }
 
     /// Iterates over the selector as pairs of strings.

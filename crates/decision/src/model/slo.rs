@@ -13,7 +13,7 @@ use crate::model::site_restriction::{self, Demand, SiteRestriction};
 use crate::model::traits::{self, Traits};
 use edgeward_kube::constraints::{is_dns_label, is_subdomain};
 use edgeward_kube::excerpt::{LONGEST_NAME, excerpt};
-use edgeward_kube::units::Micros;
+use edgeward_kube::units::{Micros, Quantity};
 use edgeward_kube::words;
 
 words! {
@@ -196,11 +196,44 @@ pub struct Intent {
     pub membership: Option<Arc<Membership>>,
     /// Whether the controller's pods spread over sites.
     pub spreads: bool,
+    /// Data that the pod reads before it starts to work.
+    pub input: Option<Box<Input>>,
     /// Every fault: first the invalid values, in the order of the contract's table, then the missing ones.
     pub faults: Vec<SloFault>,
     /// Annotations under the SLO prefix that edgeward does not read, most likely misspelt. Only the first few are kept,
     /// shortened for messages.
     pub unknown_keys: Vec<String>,
+}
+
+/// Data that a pod reads before it starts to work. At a cloud it comes from the edge.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Input {
+    /// The trait of sites that have the data. `None` if no cloud has it.
+    pub at: Option<Box<str>>,
+    /// Its size.
+    pub bytes: u64,
+}
+
+impl Input {
+    /// The allowed values, for messages.
+    const ALLOWED: &str = "a size such as 2Gi, or the data and its size such as frames=2Gi";
+
+    /// The largest input in bytes: 1 EiB.
+    const MOST: i64 = 1 << 60;
+
+    /// Reads `2Gi` or `frames=2Gi`. A site has the data `frames` if it has the trait `data.frames`.
+    fn parse(text: &str) -> Option<Self> {
+        let (data, size) = match text.split_once('=') {
+            Some((data, size)) => (Some(format!("data.{data}")), size),
+            None => (None, text),
+        };
+        let bytes = Quantity::parse(size).ok()?.units();
+        let is_valid = (1..=Self::MOST).contains(&bytes) && data.as_deref().is_none_or(traits::is_name);
+        is_valid.then(|| Self {
+            at: data.map(Into::into),
+            bytes: bytes.unsigned_abs(),
+        })
+    }
 }
 
 /// Value of the pod's `managed` label.
@@ -307,6 +340,7 @@ pub fn parse<'p>(
     let movable = movable.or(faults.states("movable").then_some(false));
     let membership = faults.membership(class.unwrap_or(Class::Batch));
     let spreads = faults.spreads();
+    let input = faults.read("input", Input::ALLOWED, Input::parse);
     if !faults.states("class") {
         faults.missing("class", "latency, throughput or batch");
     }
@@ -331,6 +365,7 @@ pub fn parse<'p>(
         movable,
         membership: membership.map(Arc::new),
         spreads,
+        input: input.map(Box::new),
         faults: faults.list,
         unknown_keys: unknown,
     };
@@ -338,7 +373,7 @@ pub fn parse<'p>(
 }
 
 /// Names of the annotations that edgeward reads, without the prefix.
-pub const NAMES: [&str; 17] = [
+pub const NAMES: [&str; 18] = [
     "class",
     "deadlineMs",
     "latencyTargetMs",
@@ -356,6 +391,7 @@ pub const NAMES: [&str; 17] = [
     "near",
     "groupSize",
     "spread",
+    "input",
 ];
 
 /// Whether edgeward reads an SLO annotation with this name. The name has no prefix.
@@ -491,10 +527,29 @@ mod tests {
                 movable: Some(true),
                 membership: None,
                 spreads: false,
+                input: None,
                 faults: vec![],
                 unknown_keys: vec![],
             }
         );
+    }
+
+    #[test]
+    fn input_has_a_size_and_may_have_a_name() {
+        let input = |text: &str| {
+            let (_, intent) = read(&[("class", "batch"), ("input", text)], None);
+            let input = intent.unwrap().input?;
+            Some((input.at.map(String::from), input.bytes))
+        };
+        assert_eq!(input("2Gi"), Some((None, 2 << 30)));
+        assert_eq!(
+            input("frames=1500M"),
+            Some((Some("data.frames".to_owned()), 1_500_000_000))
+        );
+        for text in ["", "0", "-1", "2Gb", "frames=", "=2Gi", "a b=2Gi", "a=b=2Gi", "2Ei"] {
+            assert_eq!(input(text), None, "{text}");
+            assert_eq!(faults(&[("class", "batch"), ("input", text)], None).len(), 1, "{text}");
+        }
     }
 
     #[test]

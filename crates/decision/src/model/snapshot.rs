@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::model::group::{MAX_SIZE, Members, Membership, PodGroups, UNKNOWN_SIZE};
-use crate::model::link::{Link, LinkState};
+use crate::model::link::{Bandwidth, Link, LinkState, Links};
 use crate::model::liqo::{ApiServerStatus, OffloadingPhase, Offloadings, REMOTE_CLUSTER_ID};
 use crate::model::queue_claims::QueueClaims;
 use crate::model::remote_room::FullFrom;
@@ -31,6 +31,8 @@ pub struct Snapshot {
     pub queue_claims: Arc<QueueClaims>,
     /// Gated pods of groups.
     pub gated_members: Arc<Members>,
+    /// What Prometheus measures between sites.
+    pub links: Arc<Links>,
     /// Sizes of PodGroups.
     pub pod_groups: Arc<PodGroups>,
     /// Where the pods' data is. `None` if no cloud can hold data, or if not everything is listed yet.
@@ -95,6 +97,30 @@ impl Snapshot {
         pods.fold(0, u64::saturating_add)
     }
 
+    /// RTT between a pod at one site and a pod at another. `None` if it is unknown: if the WAN was not measured within `ttl` or
+    /// does not answer. Between clouds it is the one that Prometheus measures, the larger of both directions. Without one it is
+    /// unknown, unless both are Liqo's, whose traffic passes through the edge.
+    pub fn delay(&self, one: &Site, other: &Site, ttl: Micros, now: Moment) -> Option<Micros> {
+        let inside = one.definition.inside_rtt + other.definition.inside_rtt;
+        if one.name() == other.name() {
+            return Some(inside);
+        }
+        let leg = |site: &Site| match site.kind() {
+            SiteKind::Edge => Some(Micros(0)),
+            SiteKind::Cloud => site.rtt(ttl, now),
+        };
+        if one.kind() == SiteKind::Edge || other.kind() == SiteKind::Edge {
+            return Some(inside + leg(one)? + leg(other)?);
+        }
+        let rtt = |from: &Site, to: &Site| self.links.get(from.name(), to.name())?.rtt;
+        let through_edge = || {
+            let are_of_liqo = one.definition.is_of_liqo() && other.definition.is_of_liqo();
+            are_of_liqo.then(|| Some(leg(one)? + leg(other)?)).flatten()
+        };
+        let between = rtt(one, other).max(rtt(other, one)).or_else(through_edge);
+        Some(inside + between?)
+    }
+
     /// The longest limit of the classes of the group's live pods. Cost: a few searches for each site.
     pub fn longest_limit(&self, namespace: &str, group: &str, limits: &PerClass<Micros>) -> Micros {
         let members = self.sites.iter().map(|site| &*site.members);
@@ -123,6 +149,10 @@ pub struct Site {
     pub nodes: Arc<Vec<Arc<Node>>>,
     /// WAN to the site. `None` at the edge, and at a cloud site whose WAN is not known.
     pub link: Option<Link>,
+    /// Bandwidth from the site to others, measured to the edge or stated. `None` if it is unknown.
+    pub uplink: Option<Bandwidth>,
+    /// Bandwidth from others to the site, measured from the edge or stated. `None` if it is unknown.
+    pub downlink: Option<Bandwidth>,
     /// Since when no pod could use this cloud, because its WAN is not healthy or it has no node that is Ready and not
     /// cordoned. `None` if the cloud can be used, or has not been observed.
     pub away_since: Option<Moment>,
@@ -158,6 +188,8 @@ impl Site {
     /// Creates a site without any observed state.
     pub fn new(definition: Arc<SiteDefinition>) -> Self {
         Self {
+            uplink: definition.uplink,
+            downlink: definition.downlink,
             definition,
             nodes: Arc::default(),
             link: None,
@@ -208,26 +240,6 @@ impl Site {
     /// Edge or cloud.
     pub fn kind(&self) -> SiteKind {
         self.definition.kind
-    }
-}
-
-/// RTT between a pod at one site and a pod at another. `None` if it is unknown: if the WAN was not measured within `ttl` or
-/// does not answer, and between clouds unless both are Liqo's, whose traffic passes through the edge.
-pub fn delay(one: &Site, other: &Site, ttl: Micros, now: Moment) -> Option<Micros> {
-    let inside = one.definition.inside_rtt + other.definition.inside_rtt;
-    if one.name() == other.name() {
-        return Some(inside);
-    }
-    let leg = |site: &Site| match site.kind() {
-        SiteKind::Edge => Some(Micros(0)),
-        SiteKind::Cloud => site.rtt(ttl, now),
-    };
-    let has_edge = one.kind() == SiteKind::Edge || other.kind() == SiteKind::Edge;
-    let are_of_liqo = one.definition.is_of_liqo() && other.definition.is_of_liqo();
-    if has_edge || are_of_liqo {
-        Some(inside + leg(one)? + leg(other)?)
-    } else {
-        None
     }
 }
 

@@ -33,6 +33,48 @@ const DISTANCE: &str = "SoftDistanceLimit";
 /// The largest RTT limit, in milliseconds.
 const MAX_DISTANCE_MS: u64 = 60_000;
 
+/// The bound within which a site has a measured trait, in thousandths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// This value or less.
+    AtMost(i64),
+    /// This value or more.
+    AtLeast(i64),
+}
+
+impl Bound {
+    /// The number in thousandths, rounded to the side of the bound where it holds less.
+    pub fn thousandths(self, number: f64) -> i64 {
+        // Decimal fractions leave such errors in binary.
+        const DUST: f64 = 1e-6;
+        match self {
+            Self::AtMost(_) => (number * 1e3 - DUST).ceil() as i64,
+            Self::AtLeast(_) => (number * 1e3 + DUST).floor() as i64,
+        }
+    }
+
+    /// Whether this value is within the bound.
+    pub fn holds(self, value: i64) -> bool {
+        match self {
+            Self::AtMost(most) => value <= most,
+            Self::AtLeast(least) => value >= least,
+        }
+    }
+}
+
+/// A trait that is measured at a site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Measured {
+    /// Name of the trait.
+    pub name: Box<str>,
+    /// The bound of its value.
+    pub bound: Bound,
+    /// Its value in thousandths. `None` if it is unknown.
+    pub value: Option<i64>,
+    /// Whether the site has the trait: the value is within the bound, and was not beyond it lately.
+    pub holds: bool,
+}
+
 /// The traits that a pod needs, from the pod and from its policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Traits {
@@ -128,10 +170,19 @@ impl Traits {
         self.required.distance
     }
 
-    /// Labels of the required traits that the site as a whole does not have. One of its nodes must have them.
+    /// The required traits that are measured at the site, and that it does not have now.
+    pub fn lost<'s>(&self, site: &'s SiteDefinition) -> impl Iterator<Item = &'s Measured> {
+        let is_required = |name: &str| self.names().any(|required| required == name);
+        let lost = site.measured.iter().filter(|measured| !measured.holds);
+        lost.filter(move |measured| is_required(&measured.name) && !is_stated(site, &measured.name))
+    }
+
+    /// Labels of the required traits that are neither of the site as a whole nor measured there. One of its nodes must have
+    /// them.
     pub fn of_nodes(&self, site: &SiteDefinition) -> impl Iterator<Item = &str> + Clone {
         let required = self.required.labels.iter().map(|label| &**label);
-        required.filter(|label| !has(site, label))
+        let is_measured = |label: &str| site.measured.iter().any(|measured| *measured.name == *name(label));
+        required.filter(move |label| !is_stated(site, name(label)) && !is_measured(label))
     }
 
     /// Whether this node of this site has all required traits. Cost: a search per trait.
@@ -187,9 +238,14 @@ impl fmt::Display for Traits {
     }
 }
 
+/// Whether the definition of the site states the trait of this name.
+fn is_stated(site: &SiteDefinition, name: &str) -> bool {
+    site.traits.iter().any(|known| known == name)
+}
+
 /// Whether the site as a whole has the trait of this label.
 fn has(site: &SiteDefinition, label: &str) -> bool {
-    site.traits.iter().any(|known| known == name(label))
+    site.traits_now().any(|known| known == name(label))
 }
 
 /// Whether a node of this site has the trait of this label. Only edge nodes count: the cluster behind a cloud's nodes
@@ -208,6 +264,11 @@ fn name(label: &str) -> &str {
 
 static NAME_FORM: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(FORM).ok());
 
+/// Whether the text is the name of a trait of sites or nodes.
+pub fn is_name(text: &str) -> bool {
+    text != DISTANCE && NAME_FORM.as_ref().is_some_and(|form| form.is_match(text))
+}
+
 /// Parses the name of a trait, or a limit on the RTT such as `SoftDistanceLimit=20ms`, in whole milliseconds.
 fn need(text: &str) -> Option<Needs> {
     if let Some(bound) = text.strip_prefix(DISTANCE).and_then(|bound| bound.strip_prefix('=')) {
@@ -218,8 +279,7 @@ fn need(text: &str) -> Option<Needs> {
             ..Needs::default()
         });
     }
-    let is_name = text != DISTANCE && NAME_FORM.as_ref()?.is_match(text);
-    is_name.then(|| Needs {
+    is_name(text).then(|| Needs {
         labels: vec![label(text)],
         ..Needs::default()
     })
@@ -312,6 +372,31 @@ mod tests {
         assert_eq!(missing(&[node(&["A"])], &[]), "B");
         assert_eq!(missing(&[], &["A"]), "B");
         assert_eq!(missing(&[node(&["A"]), node(&["B"])], &[]), "A,B");
+    }
+
+    #[test]
+    fn measured_trait_is_of_the_site_and_not_of_its_nodes() {
+        let traits = Traits::parse("A, B").unwrap();
+        let measured = |name: &str, holds| Measured {
+            name: name.into(),
+            bound: Bound::AtLeast(1_000),
+            value: None,
+            holds,
+        };
+        let site = SiteDefinition {
+            measured: vec![measured("A", false), measured("B", true), measured("C", false)],
+            ..site(&[])
+        };
+        let lost = |site: &SiteDefinition| traits.lost(site).map(|lost| lost.name.to_string()).collect::<Vec<_>>();
+        assert_eq!(lost(&site), ["A"]);
+        // No node label counts, and its loss moves no pod away from a node.
+        assert!(traits.are_at(&node(&[]), &site));
+        assert_eq!(traits.of_nodes(&site).count(), 0);
+        let stated = SiteDefinition {
+            traits: vec!["A".to_owned()],
+            ..site
+        };
+        assert_eq!(lost(&stated), [""; 0]);
     }
 
     #[test]

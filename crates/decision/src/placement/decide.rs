@@ -14,12 +14,13 @@ use crate::placement::act::{Act, Gate, act};
 use crate::placement::facts::facts;
 use crate::placement::filters::group::may_wait;
 use crate::placement::filters::nodes::fitting_nodes;
+use crate::placement::filters::traits;
 use crate::placement::filters::{self, Case};
 use crate::placement::located::{located, located_beside};
 use crate::placement::rank;
 use crate::placement::reason::reason;
 use crate::placement::room::Room;
-use crate::placement::verdict::{Action, Assessment, Reason, RefusalCode, Verdict};
+use crate::placement::verdict::{Action, Assessment, Reason, RefusalCode, Standing, Verdict};
 use crate::placement::wait;
 use crate::placement::warnings::warnings;
 use edgeward_kube::constraints::HOSTNAME;
@@ -100,7 +101,8 @@ fn denial<'s>(workload: &Workload<'_>, intent: &Intent, snapshot: &Snapshot, con
 }
 
 /// The verdict for a pod whose constraints are so costly to compare that all other pods would wait. A pod that is gated
-/// within its limit stays gated. A pod that states its sites is gated without a limit. Any other pod passes through.
+/// within its limit stays gated. A pod that states its sites or requires traits is gated without a limit. Any other pod passes
+/// through.
 fn too_many_comparisons<'s>(
     workload: &Workload<'_>,
     intent: &Intent,
@@ -112,7 +114,8 @@ fn too_many_comparisons<'s>(
         return None;
     }
     let limit = config.gating.limits[intent.slo.class];
-    let is_gated = workload.gated_for.is_some_and(|gated| gated < limit) || intent.sites.is_some();
+    let requires_traits = workload.traits().is_some_and(|traits| traits.names().next().is_some());
+    let is_gated = workload.gated_for.is_some_and(|gated| gated < limit) || intent.sites.is_some() || requires_traits;
     let (action, reason) = if is_gated {
         (Action::Gate, Reason::HeldNoCapacity)
     } else {
@@ -159,12 +162,28 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
         Act::PlaceEdge => edge(),
         Act::PlaceGood => rank::best_good(case, &sites),
         Act::PlaceLate => rank::best_late_cloud(case, &sites),
-        Act::PlaceBest => rank::best_possible(&sites),
+        Act::PlaceBest => rank::best_possible(sites.iter()),
         Act::Gate | Act::PassThrough => None,
     };
-    // A site that is too far from the group is refused only while the pod may wait.
+    // A measured trait is kept without a limit: another site that could run the pod takes the place of one that has lost it.
+    let is_lost = |found: &Assessment<'_>| traits::is_lost(case, found.site);
+    let chosen = match chosen {
+        Some(chosen) if row == 10 && is_lost(chosen) => {
+            let others = sites.iter().filter(|found| found.standing() <= Standing::Full);
+            rank::best_possible(others).or(Some(chosen))
+        }
+        chosen => chosen,
+    };
+    let waits_for_trait = chosen.is_some_and(is_lost);
+    // Neither distances nor bandwidth are known to kube-scheduler.
+    let waits_for_bandwidth = facts.may_gate && facts.gate != Gate::Over;
+    let is_kept_from = |chosen: &Assessment<'_>| {
+        waits_for_trait
+            || chosen.far.is_some() && may_wait(case, &sites)
+            || chosen.is_refused(RefusalCode::NoBandwidth) && waits_for_bandwidth
+    };
     let (act, chosen) = match chosen {
-        Some(chosen) if chosen.far.is_some() && may_wait(case, &sites) => (Act::Gate, None),
+        Some(chosen) if is_kept_from(chosen) => (Act::Gate, None),
         chosen => (act, chosen),
     };
     let action = match (act, chosen) {
@@ -176,6 +195,7 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
     let reason = match (row, act) {
         (0, Act::PassThrough) => Reason::EdgeSiteMissing,
         (0, Act::Gate) if is_held => Reason::HeldGroup,
+        _ if waits_for_trait => Reason::HeldSiteAway,
         row => reason(case, &sites, &facts, row, chosen),
     };
     let node = match chosen {
@@ -253,7 +273,7 @@ fn lacks_edge(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
     let states_sites = case.intent.sites.is_some();
     let is_there = |site: &Assessment<'_>| {
         let labels = |traits: &Traits| traits.of_nodes(&site.site.definition).next().is_some();
-        let needs_labels = case.workload.traits().is_some_and(labels);
+        let needs_labels = case.workload.traits().is_some_and(labels) || traits::is_lost(case, site.site);
         rank::is_edge(site) && (!site.is_possible() || needs_labels || !site.site.nodes.is_empty())
     };
     !states_sites && !sites.iter().any(is_there)

@@ -8,16 +8,17 @@ use crate::model::workload::Workload;
 use crate::placement::verdict::Estimate;
 use edgeward_kube::units::{Micros, Millicores, Permille};
 
-/// The pod's estimated time at `site`. `fits` says whether a node has room for the pod now. `edge_speed` is the speed
-/// factor of the edge, to which the pod's own `processingMs` refers.
+/// The pod's estimated time at `site`. `fits` says whether a node has room for the pod now. The pod's own `processingMs`
+/// refers to the speed of the edge, and its input comes from there.
 pub(super) fn estimate(
     workload: &Workload<'_>,
     slo: &Slo,
     site: &Site,
     fits: bool,
-    edge_speed: Permille,
+    edge: Option<&Site>,
     config: &Config,
 ) -> Estimate {
+    let edge_speed = edge.map_or(Permille::ONE, |edge| edge.definition.speed);
     let model = model(slo.class, workload.request.cpu, site, config);
     let namespace = &*workload.namespace;
     let of_namespace = site.job_times.classes.get(namespace);
@@ -35,7 +36,7 @@ pub(super) fn estimate(
     Estimate {
         queue: mean.times(pods_ahead(workload, slo, site, fits, config)),
         processing,
-        wan: wan(slo.class, site),
+        wan: wan(slo.class, site).and_then(|wan| Some(wan + transfer(workload, site, edge)?)),
     }
 }
 
@@ -60,8 +61,7 @@ pub fn slack(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> O
     let sites = snapshot.sites.iter();
     let sites = sites.filter(|site| site.kind() == SiteKind::Edge || may_leave);
     let sites = sites.filter(|site| workload.may_be_at(&site.definition));
-    let latencies =
-        sites.filter_map(|site| estimate(workload, slo, site, true, edge.definition.speed, config).latency());
+    let latencies = sites.filter_map(|site| estimate(workload, slo, site, true, Some(edge), config).latency());
     let shortest = latencies.min()?;
     Some(deadline.saturating_sub(shortest.signed()))
 }
@@ -88,6 +88,21 @@ fn pods_ahead(workload: &Workload<'_>, slo: &Slo, site: &Site, fits: bool, confi
     let of_class = site.queues.iter().filter(|group| group.class == slo.class);
     let ahead = of_class.filter(|group| (group.priority, group.slo_priority) >= key);
     ahead.map(|group| group.waiting).sum()
+}
+
+/// The time until the pod's input has come from the edge to the site: zero at the edge, and at a site that has the data. `None`
+/// if the bandwidth is unknown.
+pub(super) fn transfer(workload: &Workload<'_>, site: &Site, edge: Option<&Site>) -> Option<Micros> {
+    let input = workload.intent.as_ref().and_then(|intent| intent.input.as_ref());
+    let has_it = |name: &str| site.definition.traits_now().any(|known| known == name);
+    match input {
+        Some(input) if site.kind() == SiteKind::Cloud && !input.at.as_deref().is_some_and(has_it) => {
+            let both = [edge.and_then(|edge| edge.uplink), site.downlink];
+            let narrowest = both.into_iter().flatten().min();
+            Some(narrowest?.time_for(input.bytes))
+        }
+        _ => Some(Micros(0)),
+    }
 }
 
 /// Time on the WAN: two round trips for latency and throughput pods, one for batch pods, and zero at the edge. `None` if

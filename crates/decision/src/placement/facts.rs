@@ -95,6 +95,7 @@ fn terminating<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>], edge: &Assessm
     let wait = case.config.gating.wait_for_terminating[case.slo().class];
     if case.gated_for() >= wait
         || !edge.lacks_room()
+        || edge.is_refused(RefusalCode::NoBandwidth)
         || edge.fits()
         || misses_time_at(case, edge)
         || rank::prefers_good_cloud(case, sites)

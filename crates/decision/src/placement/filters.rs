@@ -9,7 +9,7 @@ mod pods;
 mod room;
 mod sites;
 mod time;
-mod traits;
+pub(super) mod traits;
 mod wan;
 
 use crate::config::Config;
@@ -21,7 +21,7 @@ use crate::model::workload::Workload;
 use crate::placement::estimate;
 use crate::placement::room::Room;
 use crate::placement::verdict::{Assessment, Refusal, Standing};
-use edgeward_kube::units::{Micros, Now, Permille};
+use edgeward_kube::units::{Micros, Now};
 
 /// One decision: the pod, and everything that the filters read about it.
 pub(super) struct Case<'c, 's> {
@@ -41,17 +41,20 @@ pub(super) struct Case<'c, 's> {
 type Filter = fn(&Case<'_, '_>, &Assessment<'_>) -> Option<Refusal>;
 
 /// Every filter, in the order in which they run. None runs after a `Never` refusal.
-const FILTERS: [Filter; 14] = [
+const FILTERS: [Filter; 17] = [
     sites::not_in_sites,
     liqo::not_offloaded,
     nodes::no_usable_node,
     pods::pods_elsewhere,
     leaving::not_offloadable,
     traits::missing_trait,
+    traits::lost_trait,
     wan::bad_link,
     wan::too_far,
+    time::bandwidth_unknown,
     group::elsewhere,
     room::no_room,
+    room::no_bandwidth,
     room::closed_to_controller,
     room::full_behind_nodes,
     time::deadline_missed,
@@ -68,6 +71,12 @@ impl Case<'_, '_> {
         self.room.snapshot.is_stale(self.config.telemetry_ttl, self.now.moment)
     }
 
+    /// The edge.
+    pub(super) fn edge(&self) -> Option<&Site> {
+        let mut sites = self.room.snapshot.sites.iter();
+        sites.find(|site| site.kind() == SiteKind::Edge)
+    }
+
     /// How long the pod has been gated; zero for a pod that is being created.
     pub(super) fn gated_for(&self) -> Micros {
         self.workload.gated_for.unwrap_or_default()
@@ -77,15 +86,13 @@ impl Case<'_, '_> {
 /// Assesses every site for the pod, in the order of the snapshot. Cost: a pass over all nodes.
 pub(super) fn assess<'s>(case: &Case<'_, 's>) -> Vec<Assessment<'s>> {
     let sites = &case.room.snapshot.sites;
-    let edge = sites.iter().find(|site| site.kind() == SiteKind::Edge);
-    let edge_speed = edge.map_or(Permille::ONE, |edge| edge.definition.speed);
-    let mut found: Vec<_> = sites.iter().map(|site| assess_site(case, site, edge_speed)).collect();
+    let mut found: Vec<_> = sites.iter().map(|site| assess_site(case, site)).collect();
     group::refuse(case, &mut found);
     found
 }
 
-fn assess_site<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) -> Assessment<'s> {
-    let mut assessment = unfiltered(case, site, edge_speed);
+fn assess_site<'s>(case: &Case<'_, 's>, site: &'s Site) -> Assessment<'s> {
+    let mut assessment = unfiltered(case, site);
     for filter in FILTERS {
         let refusal = filter(case, &assessment);
         assessment.refusals.extend(refusal);
@@ -97,7 +104,7 @@ fn assess_site<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) ->
 }
 
 /// The assessment that the filters read: the site's usable and fitting nodes, and the pod's time there.
-fn unfiltered<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) -> Assessment<'s> {
+fn unfiltered<'s>(case: &Case<'_, 's>, site: &'s Site) -> Assessment<'s> {
     let (workload, room) = (case.workload, case.room);
     let fitting: Vec<_> = nodes::fitting_nodes(workload, site, room).collect();
     // The other usable nodes are read only when the pod fits none.
@@ -120,7 +127,14 @@ fn unfiltered<'s>(case: &Case<'_, 's>, site: &'s Site, edge_speed: Permille) -> 
     Assessment {
         site,
         headroom: by_headroom.count(),
-        estimate: estimate::estimate(workload, case.slo(), site, !fitting.is_empty(), edge_speed, case.config),
+        estimate: estimate::estimate(
+            workload,
+            case.slo(),
+            site,
+            !fitting.is_empty(),
+            case.edge(),
+            case.config,
+        ),
         missing_optional,
         far,
         missed_near,

@@ -293,6 +293,12 @@ impl Ledger {
         of_site.filter_map(move |entry| self.charge(entry, revision, namespace))
     }
 
+    /// The charges of all namespaces at a site, also beyond their half. Cost: a pass over the open reservations.
+    pub fn reserved_by_all<'l>(&'l self, site: &'l str, revision: u64) -> impl Iterator<Item = Charge<'l>> {
+        let of_site = self.entries().filter(move |entry| *entry.reservation.site == *site);
+        of_site.filter_map(move |entry| self.charge(entry, revision, &entry.reservation.namespace))
+    }
+
     /// The reservations at a site whose pods the snapshot of `revision` does not show. Cost: a pass over the open reservations.
     pub fn coming(&self, site: &str, revision: u64) -> impl Iterator<Item = &Reservation> {
         let is_hidden = move |entry: &&Entry| entry.shown_in.is_none_or(|shown_in| shown_in > revision);

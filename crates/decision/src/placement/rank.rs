@@ -50,8 +50,8 @@ pub(super) fn best_late_cloud<'a, 's>(case: &Case<'_, 's>, sites: &'a [Assessmen
 }
 
 /// The possible site with the best standing; ties go to the lowest ETA, then the first by name.
-pub(super) fn best_possible<'a, 's>(sites: &'a [Assessment<'s>]) -> Option<&'a Assessment<'s>> {
-    let possible = sites.iter().filter(|site| site.is_possible());
+pub(super) fn best_possible<'a, 's: 'a>(sites: impl Iterator<Item = &'a Assessment<'s>>) -> Option<&'a Assessment<'s>> {
+    let possible = sites.filter(|site| site.is_possible());
     possible.min_by_key(|site| (site.standing(), site.group_rank(), eta(site)))
 }
 

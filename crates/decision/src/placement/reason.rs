@@ -19,7 +19,7 @@ pub(super) fn reason(
         return match act {
             Act::PassThrough => Reason::NoSiteMatches,
             _ if sites.iter().any(|site| site.is_refused(RefusalCode::TooFar)) => Reason::HeldGroup,
-            _ if waits_for_site(facts, row) => Reason::HeldSiteAway,
+            _ if waits_for_site(facts, row) || waits_for_trait(sites) => Reason::HeldSiteAway,
             _ => Reason::HeldNoCapacity,
         };
     };
@@ -43,6 +43,13 @@ fn waits_for_site(facts: &Facts, row: u8) -> bool {
     let is_stated = row == 1 && facts.impossible == Impossible::Stated;
     let all_are_away = row == 8 && facts.edge == Standing::Never && facts.cloud == Standing::Away;
     is_stated || all_are_away
+}
+
+/// Whether every possible site is `Away`, and one of them for want of a measured trait.
+fn waits_for_trait(sites: &[Assessment<'_>]) -> bool {
+    let possible = || sites.iter().filter(|site| site.is_possible());
+    possible().any(|site| site.is_refused(RefusalCode::LostTrait))
+        && possible().all(|site| site.standing() == Standing::Away)
 }
 
 fn cloud_reason(case: &Case<'_, '_>, sites: &[Assessment<'_>], chosen: &Assessment<'_>, row: u8) -> Reason {
@@ -130,7 +137,8 @@ fn why_not_a_cloud(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> Option<Reas
     closest.map(|(_, reason)| reason)
 }
 
-/// Why the cloud is `Away`, and how close it is to being used (higher is closer); `None` if it is not `Away`.
+/// Why the cloud is `Away`, and how close it is to being used (higher is closer); `None` if it is not `Away`, or for want of a
+/// measured trait.
 fn why_away(cloud: &Assessment<'_>) -> Option<(u8, Reason)> {
     if cloud.standing() != Standing::Away {
         return None;
@@ -142,6 +150,8 @@ fn why_away(cloud: &Assessment<'_>) -> Option<(u8, Reason)> {
         Some((1, Reason::EdgeWanUnreachable))
     } else if cloud.is_refused(RefusalCode::OffloadingInProgress) {
         Some((2, Reason::EdgeNotOffloadable))
+    } else if cloud.is_refused(RefusalCode::LostTrait) {
+        None
     } else {
         Some((3, Reason::EdgeWanDegraded))
     }

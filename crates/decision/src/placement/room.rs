@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use crate::config::Config;
+use crate::model::link::Bandwidth;
 use crate::model::queue_claims::{QueueClaim, QueueClaims};
 use crate::model::snapshot::{Free, Site, Snapshot};
 use crate::model::workload::{QueueKey, Workload};
@@ -12,7 +13,7 @@ use crate::placement::filters::group::Peer;
 use crate::placement::ledger::{Charge, Ledger, Reservation};
 use crate::placement::score::{SCORED, best_node};
 use edgeward_kube::node::{Node, Placeholder, Share};
-use edgeward_kube::resources::Amounts;
+use edgeward_kube::resources::{Amounts, Traffic};
 use edgeward_kube::units::Micros;
 
 /// The snapshot together with everything reserved or claimed since, as one pod finds it. A verdict borrows only from the
@@ -252,6 +253,41 @@ impl<'s> Room<'s, '_> {
         Free {
             cpu: site.free.cpu.map(|cpu| cpu - promised.cpu),
             memory: site.free.memory.map(|memory| memory - promised.memory),
+        }
+    }
+
+    /// Whether the links of `site` have less bandwidth left than a pod with this request states.
+    pub fn lacks_bandwidth(&self, request: &Amounts, site: &Site) -> bool {
+        let (asked, left) = (request.bandwidth, self.bandwidth_left(request.bandwidth, site));
+        asked.egress > left.egress || asked.ingress > left.ingress
+    }
+
+    /// The traffic that the links of `site` have left, at most the largest number where nothing is asked for or the bandwidth is
+    /// unknown. Cost: nothing if nothing is asked for, else a pass over its nodes, the reservations and the claims.
+    pub(super) fn bandwidth_left(&self, asked: Traffic, site: &Site) -> Traffic {
+        let bits =
+            |link: Option<Bandwidth>, asked: i64| link.filter(|_| asked > 0).map(|Bandwidth(bits)| bits.cast_signed());
+        let [up, down] = [bits(site.uplink, asked.egress), bits(site.downlink, asked.ingress)];
+        if up.is_none() && down.is_none() {
+            return Traffic {
+                egress: i64::MAX,
+                ingress: i64::MAX,
+            };
+        }
+        // kube-scheduler does not know links, so reservations count for all namespaces, and claims also while they wait.
+        let mut taken = Amounts::default();
+        let reserved = self.ledger.reserved_by_all(site.name(), self.snapshot.revision);
+        reserved.for_each(|(reservation, times)| taken.add(&reservation.amount, times));
+        let ahead = self
+            .claims
+            .iter()
+            .filter(|claim| *claim.site == *site.name() && self.is_ahead(claim));
+        ahead.for_each(|claim| taken.add(&claim.amount, 1));
+        site.nodes().for_each(|node| taken.add(&node.charges.used, 1));
+        let left = |all: Option<i64>, taken: i64| all.map_or(i64::MAX, |all| all.saturating_sub(taken));
+        Traffic {
+            egress: left(up, taken.bandwidth.egress),
+            ingress: left(down, taken.bandwidth.ingress),
         }
     }
 

@@ -67,10 +67,13 @@ const fn sentence(code: RefusalCode) -> &'static str {
         RefusalCode::Unreachable => "nothing answers there",
         RefusalCode::Degraded => "its WAN is too slow or loses too much",
         RefusalCode::Stale => "its WAN was not measured lately",
+        RefusalCode::LostTrait => "it does not have a measured trait of the pod now",
         RefusalCode::DistanceLimit => "its RTT is not below the pod's limit",
+        RefusalCode::UnknownBandwidth => "the time that the pod's input takes to it is unknown",
         RefusalCode::GroupElsewhere => "the release plan places the pod with its group elsewhere",
         RefusalCode::TooFar => "a pod of its group that it must be near to is too far away",
         RefusalCode::NoRoom => "it has no room",
+        RefusalCode::NoBandwidth => "its links have no bandwidth left for the pod",
         RefusalCode::Claimed => "gated pods ahead claim its room",
         RefusalCode::ClosedByScheduler => "pods of its controller were refused or not started there within ten minutes",
         RefusalCode::RemoteFull => "the cluster behind it has no room for pods like it",
@@ -81,9 +84,13 @@ const fn sentence(code: RefusalCode) -> &'static str {
 }
 
 /// How each number of a refusal is shown, in this order.
-const DETAILS: [(&str, &str); 34] = [
+const DETAILS: [(&str, &str); 43] = [
     ("sites", "{text}"),
     ("traits", "{text}"),
+    ("trait", "{text}"),
+    ("value", "value {}"),
+    ("atMost", "at most {}"),
+    ("atLeast", "at least {}"),
     ("component", "{text}"),
     ("at", "at {text}"),
     ("nodes", "nodes {}"),
@@ -114,6 +121,11 @@ const DETAILS: [(&str, &str); 34] = [
     ("telemetryCacheTTLMs", "limit {}"),
     ("boundMs", "limit {}"),
     ("limitMs", "limit {}"),
+    ("inputBytes", "{} bytes"),
+    ("egressBits", "egress {} bit/s"),
+    ("egressLeftBits", "{} left"),
+    ("ingressBits", "ingress {} bit/s"),
+    ("ingressLeftBits", "{} left"),
     ("pods", "{} here"),
     ("fewestPods", "{} there"),
 ];
@@ -124,7 +136,7 @@ fn detail(name: &str, text: &str, numbers: &Map<String, Value>) -> Option<String
     let (place, shown) = match numbers.get(name)? {
         Value::String(text) => ("{text}", excerpt(text, SHOWN_BYTES)),
         Value::Object(amounts) => ("{amounts}", listed(lacking(amounts, numbers))),
-        Value::Null if is_time || is_share => ("{}", "unknown".to_owned()),
+        Value::Null if is_time || is_share || name == "value" => ("{}", "unknown".to_owned()),
         Value::Number(number) => match number.as_f64() {
             Some(ms) if is_time && ms >= 10_000.0 => ("{}", format!("{} s", (ms / 1_000.0).floor())),
             _ if is_time => ("{}", format!("{number} ms")),

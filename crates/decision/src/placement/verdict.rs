@@ -157,14 +157,20 @@ words! {
         Degraded = "degraded",
         /// The last measurement of the WAN is too old.
         Stale = "stale",
+        /// A trait that the pod requires is measured there, and its value is unknown or beyond the bound, or was so lately.
+        LostTrait = "lost_trait",
         /// The RTT is not below the pod's distance limit.
         DistanceLimit = "distance_limit",
+        /// The bandwidth to the site is unknown, and with it the time that the pod's input takes.
+        UnknownBandwidth = "unknown_bandwidth",
         /// The release plan places the pod's group as a whole, and this pod elsewhere.
         GroupElsewhere = "group_elsewhere",
         /// A pod of the group that the pod must be near to runs too far away.
         TooFar = "too_far",
         /// No node has room, or the measured free capacity of the site is too low.
         NoRoom = "no_room",
+        /// The links of the site have less bandwidth left than the pod states.
+        NoBandwidth = "no_bandwidth",
         /// Nodes have room, but gated pods ahead claim it.
         Claimed = "claimed",
         /// A pod of the same controller waits there for something that edgeward does not evaluate.
@@ -199,10 +205,17 @@ impl RefusalCode {
             | Self::Unreachable
             | Self::Degraded
             | Self::Stale
+            | Self::LostTrait
             | Self::DistanceLimit
             | Self::GroupElsewhere
             | Self::TooFar => Standing::Away,
-            Self::NoRoom | Self::Claimed | Self::ClosedByScheduler | Self::RemoteFull | Self::Uneven => Standing::Full,
+            Self::NoRoom
+            | Self::NoBandwidth
+            | Self::UnknownBandwidth
+            | Self::Claimed
+            | Self::ClosedByScheduler
+            | Self::RemoteFull
+            | Self::Uneven => Standing::Full,
             Self::Deadline | Self::LatencyTarget => Standing::Late,
         }
     }
@@ -309,8 +322,10 @@ impl Assessment<'_> {
     /// Whether the site is `Full` only because its nodes lack free resources, and not because a scheduler refuses the pod.
     pub fn lacks_room(&self) -> bool {
         let is_room_or_time = |refusal: &Refusal| {
-            matches!(refusal.code, RefusalCode::NoRoom | RefusalCode::Claimed)
-                || refusal.code.standing() == Standing::Late
+            matches!(
+                refusal.code,
+                RefusalCode::NoRoom | RefusalCode::NoBandwidth | RefusalCode::Claimed
+            ) || refusal.code.standing() == Standing::Late
         };
         self.standing() == Standing::Full && self.refusals.iter().all(is_room_or_time)
     }

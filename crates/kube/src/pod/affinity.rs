@@ -44,7 +44,7 @@ struct LabelSelector<'a> {
 impl Pod<'_> {
     /// Adds to the pod's request in `namespace` the anti-affinity terms that select the pod itself. Pods with an equal
     /// term exclude each other, so no labels need to be kept.
-    pub fn kept_apart(&self, mut request: Amounts, namespace: &str) -> Amounts {
+    pub(super) fn kept_apart(&self, mut request: Amounts, namespace: &str) -> Amounts {
         let affinity = self.spec.constraints.affinity.as_ref();
         let required = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref()?.required.as_ref());
         let terms = required.into_iter().flatten();

@@ -256,6 +256,21 @@ fn distance_is_kept_until_the_longest_limit_of_the_group() {
 }
 
 #[test]
+fn group_goes_where_its_traffic_fits() {
+    let mut fleet = sites(0, 9000, 9000);
+    fleet["sites"][2]["uplink"] = json!("20M");
+    let pods = ["a", "b", "c"].map(|name| {
+        let mut pod = member(name, "web", 500, 3, "web=site", 1);
+        pod["metadata"]["annotations"]["kubernetes.io/egress-bandwidth"] = json!("8M");
+        pod
+    });
+    let at_far = at(&[("a", "far"), ("b", "far"), ("c", "far")]);
+    assert_eq!(released(&pods, &fleet), at_far);
+    fleet["sites"][1]["uplink"] = json!("20M");
+    assert_eq!(released(&pods, &fleet), []);
+}
+
+#[test]
 fn group_with_gates_of_others_waits() {
     let mut pods = ["a", "b"].map(|name| member(name, "web", 500, 2, "", 1));
     pods[1]["spec"]["schedulingGates"]

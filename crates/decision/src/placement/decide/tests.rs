@@ -2,6 +2,7 @@
 
 mod account;
 mod apart;
+mod bandwidth;
 mod candidates;
 mod capacity;
 mod data;

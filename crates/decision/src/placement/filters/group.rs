@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::config::OnNoCapacity;
 use crate::model::group::{Membership, Within, limits};
-use crate::model::snapshot::{Site, delay};
+use crate::model::snapshot::Site;
 use crate::placement::filters::Case;
 use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
 use edgeward_kube::units::Micros;
@@ -58,7 +58,7 @@ pub(super) fn distance(case: &Case<'_, '_>, site: &Site) -> (Option<Far>, usize)
     }
     let (mut worst, mut missed) = (None::<Far>, 0);
     for (at, peer) in &case.peers {
-        let rtt = delay(site, at, case.config.telemetry_ttl, case.now.moment);
+        let rtt = delay(case, site, at);
         for (within, is_optional) in limits(own, peer) {
             let is_same_site = at.name() == site.name();
             let limit = match within {
@@ -85,6 +85,11 @@ pub(super) fn distance(case: &Case<'_, '_>, site: &Site) -> (Option<Far>, usize)
     (worst, missed)
 }
 
+fn delay(case: &Case<'_, '_>, one: &Site, other: &Site) -> Option<Micros> {
+    let (ttl, now) = (case.config.telemetry_ttl, case.now.moment);
+    case.room.snapshot.delay(one, other, ttl, now)
+}
+
 /// A gang is at one site. If its pods are at several, because they were placed without edgeward, each of these sites will do.
 fn away_from_gang(case: &Case<'_, '_>, site: &Site) -> Option<Far> {
     let (at, _) = case.peers.first()?;
@@ -92,7 +97,7 @@ fn away_from_gang(case: &Case<'_, '_>, site: &Site) -> Option<Far> {
     (!is_here).then(|| Far {
         component: Box::default(),
         at: at.name().into(),
-        rtt: delay(site, at, case.config.telemetry_ttl, case.now.moment),
+        rtt: delay(case, site, at),
         limit: None,
     })
 }

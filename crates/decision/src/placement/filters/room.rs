@@ -92,6 +92,23 @@ pub(super) fn asked(workload: &Workload<'_>, number: impl Fn(&str) -> i64) -> Ma
     names.map(|name| (name.to_owned(), number(name).into())).collect()
 }
 
+/// Refuses a site whose link the pod's traffic would fill beyond its bandwidth, with the traffic that is left in each direction.
+pub(super) fn no_bandwidth(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
+    let asked = case.workload.request.bandwidth;
+    let left = case.room.bandwidth_left(asked, found.site);
+    let both = [
+        ("egress", asked.egress, left.egress),
+        ("ingress", asked.ingress, left.ingress),
+    ];
+    let lacking = both.into_iter().filter(|(_, asked, left)| asked > left);
+    let numbers = lacking
+        .flat_map(|(name, asked, left)| [(format!("{name}Bits"), asked), (format!("{name}LeftBits"), left.max(0))]);
+    let refusal = numbers.fold(Refusal::new(RefusalCode::NoBandwidth), |refusal, (name, bits)| {
+        refusal.with(&name, bits)
+    });
+    (!refusal.numbers.is_empty()).then_some(refusal)
+}
+
 /// Refuses a site where a pod of the same controller is Pending for something that edgeward does not evaluate.
 pub(super) fn closed_to_controller(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
     let controller = case.workload.controller.as_deref()?;

@@ -28,7 +28,7 @@ fn said(filter: Filter, site: &str, fleet: &Value, pod: &Value) -> String {
         profile: None,
     };
     let site = snapshot.sites.iter().find(|found| found.name() == site).unwrap();
-    match filter(&case, &unfiltered(&case, site, Permille::ONE)) {
+    match filter(&case, &unfiltered(&case, site)) {
         None => String::new(),
         Some(refusal) if refusal.numbers.is_empty() => refusal.code.as_str().to_owned(),
         Some(refusal) => format!("{} {}", refusal.code.as_str(), Value::from(refusal.numbers)),
@@ -44,7 +44,9 @@ fn filter(name: &str) -> Filter {
         "missing_trait" => traits::missing_trait,
         "bad_link" => wan::bad_link,
         "too_far" => wan::too_far,
+        "bandwidth_unknown" => time::bandwidth_unknown,
         "no_room" => room::no_room,
+        "no_bandwidth" => room::no_bandwidth,
         "closed_to_controller" => room::closed_to_controller,
         "full_behind_nodes" => room::full_behind_nodes,
         "deadline_missed" => time::deadline_missed,

@@ -1,5 +1,6 @@
 //! The deadline and the latency target. An unknown time misses neither: the WAN filter has refused that site already.
 
+use crate::placement::estimate::transfer;
 use crate::placement::filters::Case;
 use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
 use edgeward_kube::units::Micros;
@@ -17,6 +18,13 @@ pub(super) fn deadline_missed(case: &Case<'_, '_>, found: &Assessment<'_>) -> Op
         Micros(0) => Some(refusal),
         gated_for => Some(refusal.with("gatedMs", gated_for)),
     }
+}
+
+/// Refuses a site to which the transfer of the pod's input takes an unknown time, if the pod has a time bound.
+pub(super) fn bandwidth_unknown(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
+    let is_unknown = case.slo().has_time_bound() && transfer(case.workload, found.site, case.edge()).is_none();
+    let input = case.intent.input.as_ref().filter(|_| is_unknown)?;
+    Some(Refusal::new(RefusalCode::UnknownBandwidth).with("inputBytes", input.bytes))
 }
 
 pub(super) fn latency_target_missed(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {

@@ -1,7 +1,10 @@
 //! Traits that the pod requires of its site or node.
 
+use serde_json::Value;
+
 use crate::model::site::SiteKind;
 use crate::model::snapshot::Site;
+use crate::model::traits::Bound;
 use crate::model::workload::Workload;
 use crate::placement::filters::Case;
 use crate::placement::filters::nodes::{self, Obstacle};
@@ -21,6 +24,28 @@ pub(super) fn missing_trait(case: &Case<'_, '_>, found: &Assessment<'_>) -> Opti
     }
     let missing = traits.missing(&site.definition, site.nodes()).join(", ");
     Some(Refusal::new(RefusalCode::MissingTrait).with("traits", excerpt(missing, SHOWN)))
+}
+
+/// Whether the site lacks a required trait that is measured there.
+pub(in crate::placement) fn is_lost(case: &Case<'_, '_>, site: &Site) -> bool {
+    let traits = case.workload.traits();
+    traits.is_some_and(|traits| traits.lost(&site.definition).next().is_some())
+}
+
+/// The first required trait that is measured at the site and that it does not have now.
+pub(super) fn lost_trait(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
+    let lost = case.workload.traits()?.lost(&found.site.definition).next()?;
+    let number = |thousandths: i64| match thousandths % 1_000 {
+        0 => Value::from(thousandths / 1_000),
+        _ => Value::from(thousandths as f64 / 1_000.0),
+    };
+    let (name, bound) = match lost.bound {
+        Bound::AtMost(most) => ("atMost", most),
+        Bound::AtLeast(least) => ("atLeast", least),
+    };
+    let refusal = Refusal::new(RefusalCode::LostTrait).with("trait", &*lost.name);
+    let refusal = refusal.with("value", lost.value.map(number));
+    Some(refusal.with(name, number(bound)))
 }
 
 /// How many of the pod's optional traits the site lacks.

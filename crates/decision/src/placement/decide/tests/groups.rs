@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::model::decision_id::DecisionId;
+use crate::model::link::Links;
 use crate::model::site::SiteDefinition;
 use crate::model::workload::QueueKey;
 use crate::placement::ledger::{Ledger, Reservation};
@@ -160,11 +161,11 @@ fn just_decided_member_counts() {
 }
 
 #[test]
-fn clouds_of_liqo_reach_each_other_through_the_edge() {
+fn distance_of_clouds_is_measured_or_leads_through_the_edge_of_liqo() {
     let mut snapshot = testkit::snapshot(&two_clouds());
     let delay = |snapshot: &Snapshot| {
         let [near, far] = [2, 1].map(|i| &snapshot.sites[i]);
-        crate::model::snapshot::delay(near, far, Config::default().telemetry_ttl, NOW.moment)
+        snapshot.delay(near, far, Config::default().telemetry_ttl, NOW.moment)
     };
     assert_eq!(delay(&snapshot), None);
     for site in &mut snapshot.sites[1..] {
@@ -175,6 +176,13 @@ fn clouds_of_liqo_reach_each_other_through_the_edge() {
     let link = snapshot.sites[1].link.as_mut().unwrap();
     link.state = LinkState::Unreachable;
     assert_eq!(delay(&snapshot), None);
+    // A measured RTT comes first, in either direction.
+    for (source, target) in [("near", "far"), ("far", "near")] {
+        let links = std::sync::Arc::make_mut(&mut snapshot.links);
+        *links = Links::default();
+        links.entry(source, target).or_default().rtt = Some(Micros::from_millis(5));
+        assert_eq!(delay(&snapshot), Some(Micros::from_millis(7)));
+    }
 }
 
 #[test]

@@ -33,6 +33,35 @@ fn queue_time_counts_only_pods_that_are_ahead() {
 }
 
 #[test]
+fn transfer_of_an_input_is_a_part_of_the_eta() {
+    // The edge is full. The RTT to the cloud is 25 ms, and processing takes 270 ms.
+    let fleet = with(fleet(3600), "/sites/1/downlink", json!("50M"));
+    let asking = |input: &str, deadline: &str| pod(json!({"input": input, "deadlineMs": deadline}));
+    let eta = |fleet: &Value, input: &str| {
+        with_verdict(fleet, &asking(input, "400000"), &Config::default(), |verdict| {
+            verdict.sites[1].estimate.eta()
+        })
+    };
+    let without = eta(&fleet, "1").unwrap();
+    let transfer = Micros(343_597_384);
+    assert_eq!(eta(&fleet, "2Gi"), Some(Micros(without.0 - 1 + transfer.0)));
+    // The narrower of both ends counts.
+    for (edge, expected) in [("100M", transfer), ("25M", Micros(2 * transfer.0))] {
+        let both = with(fleet.clone(), "/sites/0/uplink", json!(edge));
+        assert_eq!(eta(&both, "2Gi"), Some(Micros(without.0 - 1 + expected.0)), "{edge}");
+    }
+    assert_eq!(eta(&with(fleet.clone(), "/sites/1/downlink", Value::Null), "2Gi"), None);
+    let of_frames = with(fleet.clone(), "/sites/1/traits", json!(["data.frames"]));
+    assert_eq!(eta(&of_frames, "frames=2Gi"), Some(Micros(without.0 - 1)));
+    assert_eq!(eta(&of_frames, "other=2Gi"), eta(&fleet, "2Gi"));
+    assert_eq!(
+        outcome(&fleet, &asking("2Gi", "400000")),
+        "cloud: cloud_edge_no_capacity"
+    );
+    assert_eq!(outcome(&fleet, &asking("2Gi", "300000")), "edge: edge_no_capacity");
+}
+
+#[test]
 fn processing_time_is_stated_observed_or_modelled() {
     let job =
         |uid: &str| format!(r#"/metadata/ownerReferences=[{{"kind": "Job", "uid": "{uid}", "controller": true}}]"#);

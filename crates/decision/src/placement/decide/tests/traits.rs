@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::OnNoCapacity;
+use crate::model::traits::{Bound, Measured};
 use crate::placement::room::Room;
 
 /// Two edge nodes, a far cloud and a near one. The listed nodes have these traits.
@@ -45,6 +46,101 @@ fn placement_names_traits_that_only_some_nodes_have() {
         (&[], of_site(fleet(&[(2, "Secure")]), 1, &["Secure"])),
     ] {
         assert_eq!(labels(&fleet, &asking("Secure")), added, "{fleet}");
+    }
+}
+
+/// The verdict for a pod that requires `Fresh`, whose value at each site (edge, far, near) is at most 60 or unknown.
+fn measured(values: [Option<i64>; 3], slo: &str, gated_for: Option<u64>) -> String {
+    let mut snapshot = testkit::snapshot(&fleet(&[]));
+    for (site, value) in snapshot.sites.iter_mut().zip(values) {
+        let measured = Measured {
+            name: "Fresh".into(),
+            bound: Bound::AtMost(60_000),
+            value: value.map(|value| 1_000 * value),
+            holds: value.is_some_and(|value| value <= 60),
+        };
+        std::sync::Arc::make_mut(&mut site.definition).measured = vec![measured];
+    }
+    let mut workload = workload(&asking(slo));
+    workload.gated_for = gated_for.map(Micros::from_secs);
+    let verdict = decide(&workload, &Room::of(&snapshot), &Config::default(), NOW);
+    let site = verdict.site().map_or("gate", Site::name);
+    let refusals = verdict.sites.iter().flat_map(|site| &site.refusals);
+    let refusals = refusals.filter(|refusal| refusal.code != RefusalCode::Deadline);
+    let numbers = refusals.map(|refusal| format!(" {}{}", refusal.code.as_str(), Value::from(refusal.numbers.clone())));
+    format!("{site}: {}{}", verdict.reason.as_str(), numbers.collect::<String>())
+}
+
+#[test]
+fn measured_trait_holds_while_its_value_is_within_the_bound() {
+    let (fresh, old, unknown) = (Some(30), Some(83), None);
+    let lost = |value: &str| format!(r#" lost_trait{{"atMost":60,"trait":"Fresh","value":{value}}}"#);
+    let says = |values, slo, gated_for| measured(values, slo, gated_for);
+    assert_eq!(says([fresh; 3], "Fresh", None), "edge: edge_feasible_slo_met");
+    let refused = lost("83") + &lost("null");
+    assert_eq!(
+        says([old, unknown, fresh], "Fresh", None),
+        format!("near: cloud_edge_no_capacity{refused}")
+    );
+    // Without it the pod waits beyond its limit, and goes nowhere.
+    for gated_for in [None, Some(1), Some(1_000)] {
+        let waits = format!("gate: held_site_away{refused}{}", lost("61"));
+        assert_eq!(
+            says([old, unknown, Some(61)], "Fresh", gated_for),
+            waits,
+            "{gated_for:?}"
+        );
+    }
+    // Of two required traits, the one that no site has counts, and the other is kept.
+    for gated_for in [None, Some(1), Some(1_000)] {
+        let found = says([old; 3], "Fresh, Secure", gated_for);
+        assert!(found.starts_with("gate") && found.contains("missing_trait"), "{found}");
+    }
+}
+
+#[test]
+fn pod_takes_another_site_at_its_limit_in_place_of_one_that_lost_its_trait() {
+    // The edge has lost it, the clouds are full.
+    let full = |fleet, node| with(fleet, &format!("/nodes/{node}/used"), json!({"cpu": 100}));
+    let clouds_full = full(full(fleet(&[]), 1), 2);
+    let large = with(
+        asking("Fresh"),
+        "/spec/containers/0/resources/requests/cpu",
+        json!("1000"),
+    );
+    let mut without_nodes = fleet(&[]);
+    without_nodes["nodes"]
+        .as_array_mut()
+        .unwrap()
+        .retain(|node| node["labels"]["node.role/edge"].is_null());
+    for (fleet, pod, lost, expected) in [
+        (
+            &clouds_full,
+            asking("Fresh"),
+            [true, false, false],
+            "near: released_timeout",
+        ),
+        (&clouds_full, asking("Fresh"), [true; 3], "gate: held_site_away"),
+        // Only its size excludes the edge, where a node may be added.
+        (&fleet(&[]), large, [true; 3], "gate: held_site_away"),
+        // Without edge nodes the pod does not pass through.
+        (&without_nodes, asking("Fresh"), [true; 3], "gate: held_site_away"),
+    ] {
+        let mut snapshot = testkit::snapshot(fleet);
+        for (site, lost) in snapshot.sites.iter_mut().zip(lost) {
+            let measured = Measured {
+                name: "Fresh".into(),
+                bound: Bound::AtLeast(1_000),
+                value: Some(i64::from(!lost) * 1_000),
+                holds: !lost,
+            };
+            std::sync::Arc::make_mut(&mut site.definition).measured = vec![measured];
+        }
+        let mut workload = workload(&pod);
+        workload.gated_for = Some(Micros::from_secs(1_000));
+        let verdict = decide(&workload, &Room::of(&snapshot), &Config::default(), NOW);
+        let site = verdict.site().map_or("gate", Site::name);
+        assert_eq!(format!("{site}: {}", verdict.reason.as_str()), expected, "{lost:?}");
     }
 }
 
