@@ -142,7 +142,7 @@ impl Cache {
         }
         self.pods.need_recount = true;
         let mut both = self.sites.iter().zip(&config.sites);
-        let are_same = both.all(|(entry, new)| entry.site.definition.is_same_apart_from_wan(new));
+        let are_same = both.all(|(entry, new)| entry.site.definition.is_same_apart_from_measurements(new));
         if !are_same || self.sites.len() != config.sites.len() {
             self.set_sites(&config.sites);
         }
@@ -152,7 +152,7 @@ impl Cache {
     fn set_sites(&mut self, definitions: &[Arc<SiteDefinition>]) {
         let mut old = std::mem::take(&mut self.sites);
         let entry = |new: &Arc<SiteDefinition>| {
-            let is_it = |old: &SiteEntry| new.is_same_apart_from_wan(&old.site.definition);
+            let is_it = |old: &SiteEntry| new.is_same_apart_from_measurements(&old.site.definition);
             let known = old.iter().position(is_it).map(|at| old.swap_remove(at));
             SiteEntry::new(new, known)
         };
@@ -356,7 +356,7 @@ impl Cache {
             revision: self.revision,
             kubernetes_as_of: measured.telemetry.kubernetes_as_of(seen, self.config.telemetry_ttl),
             has_placeholders: self.sites.iter().any(|entry| entry.has_placeholders),
-            sites: self.sites.iter().map(|entry| self.with_answers(&entry.site)).collect(),
+            sites: self.sites.iter().map(|entry| entry.site.clone()).collect(),
             links: Arc::clone(measured.telemetry.links()),
             offloadings: measured.liqo.as_ref().map(|liqo| Arc::clone(&liqo.offloadings)),
             ..Snapshot::default()

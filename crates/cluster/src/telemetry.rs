@@ -114,11 +114,7 @@ impl Telemetry {
     pub fn record_links(&mut self, input: Input, values: &[((&str, &str), u64)], until: Moment) {
         let mut links = self.links_without(input);
         for ((source, target), value) in values {
-            let figures = links.entry(source, target).or_default();
-            match input {
-                Input::LinkRtt => figures.rtt = Some(Micros(*value)),
-                _ => figures.bandwidth = Some(Bandwidth(*value)),
-            }
+            set(links.entry(source, target).or_default(), input, Some(*value));
         }
         self.links = Arc::new(links);
         self.links_until.insert(input, until);
@@ -128,13 +124,8 @@ impl Telemetry {
     fn links_without(&self, input: Input) -> Links {
         let mut others = Links::default();
         for (source, target, figures) in self.links.iter() {
-            let left = match input {
-                Input::LinkRtt => LinkFigures { rtt: None, ..*figures },
-                _ => LinkFigures {
-                    bandwidth: None,
-                    ..*figures
-                },
-            };
+            let mut left = *figures;
+            set(&mut left, input, None);
             if left != LinkFigures::default() {
                 others.entry(source, target).insert_entry(left);
             }
@@ -277,6 +268,14 @@ impl Telemetry {
     fn until(&self, input: Input) -> Moment {
         let samples = self.samples.iter().filter(|((of, ..), _)| *of == input);
         samples.map(|(_, sample)| sample.until).max().unwrap_or_default()
+    }
+}
+
+/// Sets the figure that this input tells, in microseconds or bits per second.
+fn set(figures: &mut LinkFigures, input: Input, value: Option<u64>) {
+    match input {
+        Input::LinkRtt => figures.rtt = value.map(Micros),
+        _ => figures.bandwidth = value.map(Bandwidth),
     }
 }
 

@@ -83,10 +83,8 @@ impl Node {
     pub fn has_less_than(&self, other: &Node) -> bool {
         let (charges, other) = (&self.charges, &other.charges);
         let (mut used, mut apart) = (charges.used.named(), charges.used.apart.iter());
-        let (traffic, others) = (charges.used.bandwidth, other.used.bandwidth);
-        let has_more_traffic = traffic.egress > others.egress || traffic.ingress > others.ingress;
-        has_more_traffic
-            || charges.pods > other.pods
+        charges.pods > other.pods
+            || charges.used.bandwidth.exceeds(other.used.bandwidth)
             || used.any(|(name, amount)| amount > other.used.get(name))
             || apart.any(|(apart, pods)| *pods > other.used.pods_apart(apart))
     }

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::constraints::{DECLARED, NodeConstraints, NodeSelector, Toleration};
-use crate::resources::{Amounts, EGRESS, INGRESS, ResourceList, Traffic, is_pod_level};
+use crate::resources::{Amounts, EGRESS, INGRESS, MAX_BITS, ResourceList, Traffic, is_pod_level};
 use crate::ties::{Leftover, Tie, Ties};
 use crate::units::{Micros, Quantity};
 use fields::{Constraints, Container, Resources, Spec, UnreadPod};
@@ -35,9 +35,6 @@ const LONGEST_REVISION: usize = 16;
 
 /// Grace period that the API server gives to a pod without one, in seconds.
 const DEFAULT_GRACE_SECONDS: i64 = 30;
-/// The most traffic that a pod states, in bits per second. Source: CNI's bandwidth plugin.
-const MAX_BITS: i64 = 1_000_000_000_000_000;
-
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 impl<'a> Pod<'a> {

@@ -163,12 +163,20 @@ pub struct Traffic {
     pub ingress: i64,
 }
 
+/// The largest bandwidth, in bits per second. Source: CNI's bandwidth plugin.
+pub const MAX_BITS: i64 = 1_000_000_000_000_000;
+
 /// Names of the annotations that state a pod's traffic, which are those of amounts too.
 pub const EGRESS: &str = "kubernetes.io/egress-bandwidth";
 /// See [`EGRESS`].
 pub const INGRESS: &str = "kubernetes.io/ingress-bandwidth";
 
 impl Traffic {
+    /// Whether this is more than `other` in one of the directions.
+    pub fn exceeds(self, other: Self) -> bool {
+        self.egress > other.egress || self.ingress > other.ingress
+    }
+
     /// The amounts that are not zero, by name.
     pub fn named<'n>(self) -> impl Iterator<Item = (&'n str, i64)> {
         let both = [(EGRESS, self.egress), (INGRESS, self.ingress)];

@@ -31,6 +31,11 @@ fn rtts(snapshot: &Snapshot) -> impl Iterator<Item = (&str, &str, Micros)> {
     links.filter_map(|(source, target, figures)| Some((source, target, figures.rtt?)))
 }
 
+fn traits(site: &Site) -> impl Iterator<Item = (&str, bool)> {
+    let measured = site.definition.measured.iter();
+    measured.map(|measured| (&*measured.name, measured.holds))
+}
+
 /// Whether two states of a node differ at most in the pods on it, in what placement does not depend on, and in its youth.
 pub(super) fn is_same_node(one: &Node, other: &Node) -> bool {
     one.labels == other.labels
@@ -78,13 +83,7 @@ impl RoomDelta {
         let has_emptied = old.full.iter().any(|one| is_beyond(one, new));
         let has_filled = new.full.iter().any(|one| is_beyond(one, old));
         let ids = || new.nodes().map(|node| node.id);
-        let traits = |site: &Site| {
-            let measured = site.definition.measured.iter();
-            measured
-                .map(|measured| (measured.name.clone(), measured.holds))
-                .collect::<Vec<_>>()
-        };
-        let are_other_traits = traits(old) != traits(new);
+        let are_other_traits = traits(old).ne(traits(new));
         // An unknown bandwidth limits no traffic, and a known one allows inputs.
         let rose = |old: Option<Bandwidth>, new: Option<Bandwidth>| new > old || old.is_some() && new.is_none();
         let has_more_bandwidth = rose(old.uplink, new.uplink) || rose(old.downlink, new.downlink);

@@ -13,7 +13,7 @@ use edgeward_decision::config::Input;
 use edgeward_decision::model::link::Link;
 use edgeward_decision::model::liqo::Liqo;
 use edgeward_decision::model::site::SiteKind;
-use edgeward_decision::model::snapshot::{Free, Site};
+use edgeward_decision::model::snapshot::Free;
 use edgeward_kube::units::{Bytes, Millicores, Moment};
 
 /// The measurements.
@@ -65,6 +65,8 @@ impl Cache {
     /// Writes the measurements into the sites.
     pub(super) fn measure(&mut self, now: Moment) {
         self.measured.telemetry.expire(now);
+        let edge = self.sites.iter().find(|entry| entry.site.kind() == SiteKind::Edge);
+        let edge = edge.map(|edge| edge.site.name().to_owned()).unwrap_or_default();
         for at in 0..self.sites.len() {
             let site = &self.sites[at].site;
             let (link, api_server) = self.link(site, now);
@@ -75,26 +77,17 @@ impl Cache {
             let (measured, site) = (&mut self.measured, &mut self.sites[at].site);
             (site.link, site.api_server, site.free) = (link, api_server, free);
             site.observed = measured.telemetry.processing(site.name(), now);
+            let links = measured.telemetry.links();
+            let bandwidth = |from: &str, to: &str| links.get(from, to)?.bandwidth;
+            site.uplink = bandwidth(site.name(), &edge).or(site.definition.uplink);
+            site.downlink = bandwidth(&edge, site.name()).or(site.definition.downlink);
+            let traits = measured.telemetry.traits(site.name());
+            if site.definition.measured != traits {
+                Arc::make_mut(&mut site.definition).measured = traits;
+            }
             let job_times = measured.processing.times(site.name(), now);
             set(&mut site.job_times, job_times);
         }
-    }
-
-    /// The site with its measured traits and bandwidth.
-    pub(super) fn with_answers(&self, site: &Site) -> Site {
-        let (mut site, traits) = (site.clone(), self.measured.telemetry.traits(site.name()));
-        let mut sites = self.sites.iter().map(|entry| &entry.site);
-        let edge = sites.find(|other| other.kind() == SiteKind::Edge);
-        let measured = |from: &str, to: &str| self.measured.telemetry.links().get(from, to)?.bandwidth;
-        let [up, down] = edge.map_or([None; 2], |edge| {
-            [measured(site.name(), edge.name()), measured(edge.name(), site.name())]
-        });
-        site.uplink = up.or(site.definition.uplink);
-        site.downlink = down.or(site.definition.downlink);
-        if !traits.is_empty() {
-            Arc::make_mut(&mut site.definition).measured = traits;
-        }
-        site
     }
 
     /// The sampled free capacity of a site, less the requests of pods that began to charge it since. Cost: a pass over all

@@ -1,4 +1,4 @@
-//! The WAN to a cloud site: its measured state and its thresholds.
+//! Links: the measured state and the thresholds of the WAN to a cloud site, bandwidths, and figures between any two sites.
 
 use std::borrow::Cow;
 
@@ -6,6 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::model::snapshot::ByNamespace;
+use edgeward_kube::resources::MAX_BITS;
 use edgeward_kube::units::{Micros, Moment, Permille, Quantity};
 use edgeward_kube::words;
 
@@ -32,7 +33,7 @@ impl Bandwidth {
 
     const LEAST: u64 = 1_000;
     /// The largest bandwidth.
-    pub const MOST: u64 = 1_000_000_000_000_000;
+    pub const MOST: u64 = MAX_BITS.cast_unsigned();
 
     /// The time that so many bytes take, rounded up.
     pub fn time_for(self, bytes: u64) -> Micros {

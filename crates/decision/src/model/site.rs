@@ -79,10 +79,11 @@ pub struct SiteDefinition {
 }
 
 impl SiteDefinition {
-    /// Whether both definitions are equal, apart from how the WAN is measured.
-    pub fn is_same_apart_from_wan(&self, other: &Self) -> bool {
+    /// Whether both definitions are equal, apart from measured traits and from how the WAN is measured.
+    pub fn is_same_apart_from_measurements(&self, other: &Self) -> bool {
         let placed = |site: &Self| Self {
             probes: vec![],
+            measured: vec![],
             ..site.clone()
         };
         placed(self) == placed(other)

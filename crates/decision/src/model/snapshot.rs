@@ -134,6 +134,11 @@ impl Snapshot {
         now.since(self.kubernetes_as_of) > ttl
     }
 
+    /// The edge.
+    pub fn edge(&self) -> Option<&Site> {
+        self.sites.iter().find(|site| site.kind() == SiteKind::Edge)
+    }
+
     /// Number of nodes that a pod's constraints are compared with.
     pub fn node_count(&self) -> usize {
         self.sites.iter().map(|site| site.nodes.len()).sum()

@@ -165,8 +165,8 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
         Act::PlaceBest => rank::best_possible(sites.iter()),
         Act::Gate | Act::PassThrough => None,
     };
-    // A measured trait is kept without a limit: another site that could run the pod takes the place of one that has lost it.
     let is_lost = |found: &Assessment<'_>| traits::is_lost(case, found.site);
+    // Another site that could run the pod takes the place of one that has lost a measured trait.
     let chosen = match chosen {
         Some(chosen) if row == 10 && is_lost(chosen) => {
             let others = sites.iter().filter(|found| found.standing() <= Standing::Full);
@@ -174,17 +174,15 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
         }
         chosen => chosen,
     };
+    // kube-scheduler knows neither measured traits nor distances nor bandwidth. The first are kept without a limit.
     let waits_for_trait = chosen.is_some_and(is_lost);
-    // Neither distances nor bandwidth are known to kube-scheduler.
-    let waits_for_bandwidth = facts.may_gate && facts.gate != Gate::Over;
-    let is_kept_from = |chosen: &Assessment<'_>| {
-        waits_for_trait
-            || chosen.far.is_some() && may_wait(case, &sites)
-            || chosen.is_refused(RefusalCode::NoBandwidth) && waits_for_bandwidth
-    };
-    let (act, chosen) = match chosen {
-        Some(chosen) if is_kept_from(chosen) => (Act::Gate, None),
-        chosen => (act, chosen),
+    let may_gate = facts.may_gate && facts.gate != Gate::Over;
+    let waits_for_other = chosen.is_some_and(|chosen| {
+        chosen.far.is_some() && may_wait(case, &sites) || chosen.is_refused(RefusalCode::NoBandwidth) && may_gate
+    });
+    let (act, chosen) = match waits_for_trait || waits_for_other {
+        true => (Act::Gate, None),
+        false => (act, chosen),
     };
     let action = match (act, chosen) {
         (_, Some(chosen)) => Action::Place(chosen.site),

@@ -56,7 +56,7 @@ pub fn eta_of_class(class: Class, site: &Site, config: &Config) -> Option<Micros
 pub fn slack(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> Option<i64> {
     let slo = &workload.intent.as_ref()?.slo;
     let deadline = slo.deadline?.signed();
-    let edge = snapshot.sites.iter().find(|site| site.kind() == SiteKind::Edge)?;
+    let edge = snapshot.edge()?;
     let may_leave = config.may_offload(slo);
     let sites = snapshot.sites.iter();
     let sites = sites.filter(|site| site.kind() == SiteKind::Edge || may_leave);

@@ -14,7 +14,6 @@ mod wan;
 
 use crate::config::Config;
 use crate::model::scores::ProfileScores;
-use crate::model::site::SiteKind;
 use crate::model::slo::{Intent, Slo};
 use crate::model::snapshot::Site;
 use crate::model::workload::Workload;
@@ -69,12 +68,6 @@ impl Case<'_, '_> {
     /// Whether the view of the cluster is too old to send a pod to a cloud.
     pub(super) fn is_stale(&self) -> bool {
         self.room.snapshot.is_stale(self.config.telemetry_ttl, self.now.moment)
-    }
-
-    /// The edge.
-    pub(super) fn edge(&self) -> Option<&Site> {
-        let mut sites = self.room.snapshot.sites.iter();
-        sites.find(|site| site.kind() == SiteKind::Edge)
     }
 
     /// How long the pod has been gated; zero for a pod that is being created.
@@ -132,7 +125,7 @@ fn unfiltered<'s>(case: &Case<'_, 's>, site: &'s Site) -> Assessment<'s> {
             case.slo(),
             site,
             !fitting.is_empty(),
-            case.edge(),
+            room.snapshot.edge(),
             case.config,
         ),
         missing_optional,

@@ -289,21 +289,20 @@ impl Ledger {
         revision: u64,
         namespace: &'l str,
     ) -> impl Iterator<Item = Charge<'l>> {
-        let of_site = self.entries().filter(move |entry| *entry.reservation.site == *site);
-        of_site.filter_map(move |entry| self.charge(entry, revision, namespace))
+        self.entries_at(site)
+            .filter_map(move |entry| self.charge(entry, revision, namespace))
     }
 
     /// The charges of all namespaces at a site, also beyond their half. Cost: a pass over the open reservations.
     pub fn reserved_by_all<'l>(&'l self, site: &'l str, revision: u64) -> impl Iterator<Item = Charge<'l>> {
-        let of_site = self.entries().filter(move |entry| *entry.reservation.site == *site);
-        of_site.filter_map(move |entry| self.charge(entry, revision, &entry.reservation.namespace))
+        self.entries_at(site)
+            .filter_map(move |entry| self.charge(entry, revision, &entry.reservation.namespace))
     }
 
     /// The reservations at a site whose pods the snapshot of `revision` does not show. Cost: a pass over the open reservations.
     pub fn coming(&self, site: &str, revision: u64) -> impl Iterator<Item = &Reservation> {
         let is_hidden = move |entry: &&Entry| entry.shown_in.is_none_or(|shown_in| shown_in > revision);
-        let hidden = self.entries().filter(is_hidden).map(|entry| &entry.reservation);
-        hidden.filter(move |reservation| *reservation.site == *site)
+        self.entries_at(site).filter(is_hidden).map(|entry| &entry.reservation)
     }
 
     /// Whether the gated pod of this uid is being released. It then has a reservation, and its queue claim does not count.
@@ -338,6 +337,10 @@ impl Ledger {
 
     fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.nodes.values().flatten()
+    }
+
+    fn entries_at(&self, site: &str) -> impl Iterator<Item = &Entry> {
+        self.entries().filter(move |entry| *entry.reservation.site == *site)
     }
 
     fn unconfirmed(&self) -> impl Iterator<Item = &Entry> {

@@ -258,8 +258,7 @@ impl<'s> Room<'s, '_> {
 
     /// Whether the links of `site` have less bandwidth left than a pod with this request states.
     pub fn lacks_bandwidth(&self, request: &Amounts, site: &Site) -> bool {
-        let (asked, left) = (request.bandwidth, self.bandwidth_left(request.bandwidth, site));
-        asked.egress > left.egress || asked.ingress > left.ingress
+        request.bandwidth.exceeds(self.bandwidth_left(request.bandwidth, site))
     }
 
     /// The traffic that the links of `site` have left, at most the largest number where nothing is asked for or the bandwidth is

@@ -1,4 +1,5 @@
-//! The deadline and the latency target. An unknown time misses neither: the WAN filter has refused that site already.
+//! The deadline and the latency target, and inputs whose transfer takes an unknown time. Any other unknown time misses neither bound: the
+//! WAN filter has refused that site already.
 
 use crate::placement::estimate::transfer;
 use crate::placement::filters::Case;
@@ -22,7 +23,8 @@ pub(super) fn deadline_missed(case: &Case<'_, '_>, found: &Assessment<'_>) -> Op
 
 /// Refuses a site to which the transfer of the pod's input takes an unknown time, if the pod has a time bound.
 pub(super) fn bandwidth_unknown(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
-    let is_unknown = case.slo().has_time_bound() && transfer(case.workload, found.site, case.edge()).is_none();
+    let is_unknown =
+        case.slo().has_time_bound() && transfer(case.workload, found.site, case.room.snapshot.edge()).is_none();
     let input = case.intent.input.as_ref().filter(|_| is_unknown)?;
     Some(Refusal::new(RefusalCode::UnknownBandwidth).with("inputBytes", input.bytes))
 }
