@@ -4,12 +4,16 @@
 #![allow(clippy::unwrap_used)]
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use edgeward_cluster::engine::{Change, Engine};
 use edgeward_cluster::pod_record::record;
 use edgeward_cluster::queue::Waitlist;
-use edgeward_decision::config::Config;
+use edgeward_cluster::telemetry::Telemetry;
+use edgeward_decision::config::{Config, Input};
 use edgeward_decision::fleet_file;
+use edgeward_decision::model::site::SiteDefinition;
 use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_decision::placement::decide::decide;
 use edgeward_decision::placement::ledger::Ledger;
@@ -89,6 +93,32 @@ fn main() {
     println!("\n| clouds | 8 | 128 |\n|---|---:|---:|");
     let plans = [8, 128].map(|clouds| format!(" {:.1?} |", median(group_plan(clouds))));
     println!("| plan, a group of 16 components |{}", plans.concat());
+    let links = [8, 128].map(|clouds| format!(" {:.1?} |", median(links_published(clouds))));
+    println!("| RTTs between all clouds, published |{}", links.concat());
+}
+
+/// A new answer with the RTT of every pair of clouds, and the publication of it.
+fn links_published(clouds: usize) -> impl FnMut() {
+    let names: Vec<_> = (0..clouds).map(|i| format!("c{i:03}")).collect();
+    let mut sites = vec![Arc::new(SiteDefinition::edge())];
+    sites.extend(names.iter().map(|name| Arc::new(SiteDefinition::of_cluster(name))));
+    let config = Config {
+        sites,
+        ..Config::default()
+    };
+    let mut engine = Engine::new(Arc::new(config), Arc::default());
+    let mut telemetry = Telemetry::default();
+    let mut rtt = 0;
+    move || {
+        rtt += 1;
+        let pairs = names
+            .iter()
+            .flat_map(|from| names.iter().map(move |to| (&**from, &**to)));
+        let values: Vec<_> = pairs.filter(|(from, to)| from != to).map(|pair| (pair, rtt)).collect();
+        telemetry.record_links(Input::LinkRtt, &values, NOW.moment);
+        engine.apply(&Change::Telemetry(Box::new(telemetry.clone())), NOW);
+        black_box(engine.publish(NOW));
+    }
 }
 
 /// The plan for a group of 16 components, each near the next, on clouds of Liqo of which only one of the last has room for all.

@@ -141,6 +141,7 @@ async fn start<A: Answer>(answer: A, clock: Clock, metrics: &Arc<Metrics>) -> Se
             directory: None,
         },
         answer: Arc::new(answer),
+        pages: Default::default(),
         metrics: Arc::clone(metrics),
         readiness: Readiness::default(),
         clock,
@@ -192,6 +193,7 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
             rtt: Some(Micros(25_000)),
             loss: Some(Permille(0)),
             as_of: Moment(i64::MAX / 2),
+            ..Link::default()
         }),
     );
     let shared = SharedState::new(Arc::new(cache.publish(now)), config.reservation_ttl);

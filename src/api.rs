@@ -27,7 +27,7 @@ use edgeward_profiles::ProfileSpec;
     version = "v1alpha1",
     kind = "Site",
     doc = "A place where pods can run: the nodes of this cluster, or a cluster behind virtual nodes. If any Site exists, \
-           the Sites replace the `sites` of the configuration, and exactly one must have kind edge.",
+           the Sites replace the `sites` of the configuration, and at most one may have kind edge.",
     status = "SiteStatus",
     shortname = "esite",
     category = "edgeward",

@@ -2,6 +2,7 @@
 
 mod check;
 mod config_schema;
+mod cost_map;
 mod demo;
 mod fleet;
 mod installed;
@@ -51,6 +52,7 @@ enum Command {
     Check(check::Check),
     Review(review::Review),
     Fleet(fleet::Fleet),
+    CostMap(cost_map::CostMap),
     Profile(profile::Profile),
     Release(release::Release),
     Moves(moves::Moves),
@@ -98,6 +100,7 @@ pub fn main() -> ExitCode {
         Command::ConfigSchema => config_schema::run().map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => completions(shell).map(|()| ExitCode::SUCCESS),
         Command::Fleet(fleet) => fleet.run().map(|()| ExitCode::SUCCESS),
+        Command::CostMap(map) => map.run().map(|()| ExitCode::SUCCESS),
         Command::Profile(profile) => profile.run(),
         Command::Release(release) => release.run(),
         Command::Moves(moves) => moves.run().map(|()| ExitCode::SUCCESS),

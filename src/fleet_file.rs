@@ -141,7 +141,7 @@ mod tests {
         eventually("the new site", || shared.snapshot().sites[0].name() == "here").await;
         assert_eq!(shared.snapshot().revision, 2);
 
-        write("sites: []");
+        write("sites: [{name: a, kind: edge}, {name: b, kind: edge}]");
         eventually("the refusal", || log.text().contains("fleet file refused")).await;
         assert_eq!(shared.snapshot().sites[0].name(), "here");
 
@@ -176,13 +176,17 @@ mod tests {
     async fn invalid_fleet_file_at_start_lists_every_fault() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("fleet.yaml");
-        std::fs::write(&path, "sites: [{name: 1, kind: cloud}, {name: a}]").unwrap();
+        std::fs::write(
+            &path,
+            "sites: [{name: 1, kind: cloud}, {name: a}, {name: e, kind: edge}, {name: f, kind: edge}]",
+        )
+        .unwrap();
         let opened = FleetFile::open(path, Arc::default(), Clock::start()).await;
         let error = opened.unwrap_err().to_string();
         for fault in [
             "sites[0].name: 1 is not a site name: letters, digits",
             "sites[1].kind: is missing",
-            "sites: has 0 sites of kind edge",
+            "sites: has 2 sites of kind edge",
         ] {
             assert!(error.contains(fault), "{error}");
         }

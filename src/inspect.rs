@@ -9,4 +9,4 @@ mod view;
 pub use connection::Connection;
 pub use dry_run::Answer;
 pub use objects::{config_map, events, policies};
-pub use view::{View, note_on_traits, view};
+pub use view::{View, view};

@@ -14,6 +14,7 @@
 //! | `config`, `fleet_file` | where settings come from; a fleet file in place of a cluster |
 //! | `observer` | hands changes to the engine, which publishes snapshots and plans |
 //! | `controllers` | the only writer to the API server |
+//! | `cost_map` | the table of links as documents |
 //! | `inspect` | one-shot reads of a cluster, for commands |
 //! | `tls` | the serving certificate, and its replacement at run time |
 //! | `api` | our custom resources: schemas and statuses |
@@ -27,6 +28,7 @@ mod api;
 mod cli;
 mod config;
 mod controllers;
+mod cost_map;
 mod fleet_file;
 mod inspect;
 mod instruments;

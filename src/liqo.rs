@@ -90,8 +90,7 @@ impl Liqo {
 
     /// Sends the facts and the discovered sites if they have changed.
     async fn tell(&self, objects: Option<LiqoObjects>, config: &Config, told: &mut Option<Facts>) {
-        let runtime_class = config.liqo.runtime_class.as_deref();
-        let sites = objects.as_ref().map(|objects| objects.sites(runtime_class));
+        let sites = objects.as_ref().map(|objects| objects.sites(&config.liqo));
         let sites = Some(Arc::new(sites.unwrap_or_default()));
         let clusters = objects.as_ref().map_or(0, |objects| objects.clusters().len());
         let facts = objects.map(|objects| Arc::new(objects.facts(self.clock.now())));
@@ -156,7 +155,7 @@ type Kind<T> = Seen<Option<T>>;
 #[derive(Debug, Default)]
 struct Kinds {
     foreign_clusters: Kind<wire::ForeignCluster>,
-    virtual_nodes: Kind<Box<str>>,
+    virtual_nodes: Kind<wire::VirtualNode>,
     offloadings: Kind<model::Offloading>,
     maps: Kind<Arc<wire::NamespaceMap>>,
     connections: Kind<(Box<str>, Latency)>,

@@ -6,12 +6,13 @@
 pub(crate) mod answer;
 mod reading;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use edgeward_cluster::engine::Change;
 use edgeward_cluster::telemetry::Telemetry;
-use edgeward_decision::config::{Config, Input, MeasuredTrait};
+use edgeward_decision::config::{Config, Input, MeasuredTrait, Prometheus};
 use edgeward_kube::units::Micros;
 use edgeward_profiles::Series;
 use futures::StreamExt as _;
@@ -51,12 +52,7 @@ pub async fn ask_by(config: &Config, clock: Clock, metrics: &Metrics, changes: &
         let answer = answer::ask(&connection, promql, prometheus.timeout, clock).await;
         (query, promql, before, answer)
     };
-    let inputs = prometheus
-        .queries
-        .iter()
-        .map(|(input, promql)| Query::Input(*input, promql));
-    let queries = inputs.chain(prometheus.traits.iter().map(Query::Trait));
-    let mut asked: FuturesUnordered<_> = queries
+    let mut asked: FuturesUnordered<_> = Query::all(prometheus)
         .map(|query| ask(query, query.promql(), Outcome::Ok, Micros(0)))
         .collect();
     while let Some((query, promql, before, answer)) = asked.next().await {
@@ -68,6 +64,34 @@ pub async fn ask_by(config: &Config, clock: Clock, metrics: &Metrics, changes: &
     }
     // There are no queries.
     std::future::pending().await
+}
+
+/// Queries the server of this configuration once, if it names one. Returns the values, and why others are missing. The view of
+/// the cluster does not count as stale without them. Takes at most `prometheus.timeout`.
+pub async fn ask_once(config: &Config, clock: Clock) -> (Telemetry, Vec<anyhow::Error>) {
+    let Some(prometheus) = &config.prometheus else {
+        return Default::default();
+    };
+    let connection = &Connection::new(prometheus);
+    let mut telemetry = Telemetry::new(vec![], &prometheus.traits);
+    let asking = Query::all(prometheus).map(async |query| {
+        let answer = answer::ask(connection, query.promql(), prometheus.timeout, clock).await;
+        (query, answer)
+    });
+    let mut failures = BTreeMap::new();
+    for (query, answer) in futures::future::join_all(asking).await {
+        let recorded =
+            answer.and_then(|series| record(&mut telemetry, query, &series, config, prometheus.staleness, clock));
+        if let Err(failure) = recorded {
+            let [_, name] = query.names();
+            // A server that cannot be reached answers no query, and is named once.
+            failures.entry(failure.detail).or_insert((failure.outcome, name));
+        }
+    }
+    let error = |(detail, (outcome, name)): (String, (Outcome, &str))| {
+        anyhow::anyhow!("Prometheus, query {name}: {}: {detail}", outcome.as_str())
+    };
+    (telemetry, failures.into_iter().map(error).collect())
 }
 
 /// Counts the outcome of a query under its name in metrics, and logs it under its name in logs if it is not the one
@@ -101,6 +125,13 @@ enum Query<'q> {
 }
 
 impl<'q> Query<'q> {
+    /// Everything that the server is asked.
+    fn all(prometheus: &'q Prometheus) -> impl Iterator<Item = Self> {
+        let inputs = prometheus.queries.iter();
+        let inputs = inputs.map(|(input, promql)| Self::Input(*input, promql));
+        inputs.chain(prometheus.traits.iter().map(Self::Trait))
+    }
+
     fn promql(self) -> &'q str {
         match self {
             Self::Input(_, promql) => promql,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use axum::Router;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -57,6 +58,8 @@ pub struct ServeOptions<A> {
     pub client_ca: Option<PathBuf>,
     /// Answers reviews.
     pub answer: Arc<A>,
+    /// More pages of the health listener.
+    pub pages: Router,
     /// The process's metrics.
     pub metrics: Arc<Metrics>,
     /// Readiness of the server. Add all requirements before the start.
@@ -112,7 +115,7 @@ impl Server {
             clock,
         );
         supervisor.spawn(Task::graceful(ADMISSION, listener));
-        supervisor.spawn(health::serve(health_socket, readiness.clone(), metrics)?);
+        supervisor.spawn(health::serve(health_socket, readiness.clone(), metrics, options.pages)?);
         let loaded = move || awaited.iter().for_each(Requirement::met);
         supervisor.spawn(Task::endless(CERTIFICATE, certificates.follow(loaded)));
         for task in options.tasks {

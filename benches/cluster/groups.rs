@@ -16,7 +16,7 @@ use crate::contenders::Contender;
 use crate::differences::Median;
 use crate::fleet;
 
-const ROUNDS: usize = 10;
+const ROUNDS: usize = 40;
 const NODES: usize = 50;
 const APPLICATIONS: usize = 10;
 

@@ -19,7 +19,7 @@ use crate::inspect::Connection;
 
 /// Show what edgeward sees of a live cluster: sites, nodes, queues and the WAN.
 ///
-/// Lists nodes, pods and namespaces once, probes the cloud sites once, and changes nothing. As YAML or JSON it is a
+/// Lists nodes, pods and namespaces, probes the cloud sites and queries Prometheus once, and changes nothing. As YAML or JSON it is a
 /// fleet file (docs/reference/fleet-file.md) for `edgeward review --fleet`. With the pod, it makes a bug report.
 #[derive(Debug, Args)]
 pub(super) struct Fleet {
@@ -45,9 +45,6 @@ impl Fleet {
         let found = self.installed.read(connection).await?;
         if let Some(assumption) = found.assumption() {
             tracing::warn!("{assumption}");
-        }
-        if found.config.prometheus.is_some() {
-            tracing::warn!("Prometheus is not queried here, so its measurements are missing");
         }
         let (view, _) = inspect::view(connection, found.config, None).await?;
         for fault in &view.node_faults {

@@ -86,7 +86,6 @@ impl Moves {
         config.moves.enabled = true;
         let (view, engine) = inspect::view(connection, config, None).await?;
         notes.extend(view.unread.iter().map(sentence));
-        notes.extend(inspect::note_on_traits(&view.config));
         let lease = connection.get::<Lease>(&self.installed.namespace(), LEASE).await;
         let lease = lease.unwrap_or_else(|error| {
             notes.push(sentence(&error));

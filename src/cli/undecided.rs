@@ -73,8 +73,7 @@ fn judge((labels_seen, webhooks): &Seen, config: &Config, undecided: &Undecided<
     let verdict = decide(workload, &Room::of(&nowhere), config, now);
     if workload.placement.is_some() {
         causes.push("the pod carries a recent placement, which is repeated".to_owned());
-    } else if !matches!(verdict.reason, Reason::EdgeSiteMissing | Reason::DeniedInvalidSlo) && !verdict.reason.is_gate()
-    {
+    } else if !matches!(verdict.reason, Reason::NoSiteMatches | Reason::DeniedInvalidSlo) && !verdict.reason.is_gate() {
         causes.push(format!(
             "edgeward does not decide such a pod: {} ({})",
             words(verdict.reason, config),

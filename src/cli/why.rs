@@ -87,7 +87,6 @@ impl Why {
         let (view, engine) = inspect::view(connection, found.config, without).await?;
         let View { config, snapshot, .. } = view;
         notes.extend(view.unread.iter().map(note));
-        notes.extend(inspect::note_on_traits(&config));
         policies.apply(&mut pod, namespace, &config.keys);
         let now = connection.clock.now();
         let site = engine.cache().site_of(&record).map(|site| site.name.clone());

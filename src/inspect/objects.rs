@@ -59,8 +59,7 @@ pub(super) async fn liqo(connection: &Connection, config: &mut Config) -> Liqo {
         Enabled::Never => Liqo::default(),
         enabled => read_liqo(connection, enabled == Enabled::Always).await,
     };
-    let runtime_class = config.liqo.runtime_class.as_deref();
-    let discovered = found.objects.as_ref().map(|objects| objects.sites(runtime_class));
+    let discovered = found.objects.as_ref().map(|objects| objects.sites(&config.liqo));
     (config.sites, found.left_out) = sites::with_discovered(&config.sites, &discovered.unwrap_or_default());
     found
 }

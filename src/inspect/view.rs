@@ -6,7 +6,6 @@ use std::sync::Arc;
 use edgeward_cluster::cache::{Kind, NodeFault};
 use edgeward_cluster::engine::{Change, Engine, SharedState};
 use edgeward_cluster::pod_record::GatedPod;
-use edgeward_cluster::telemetry::Telemetry;
 use edgeward_decision::config::Config;
 use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_kube::resources::ResourceNames;
@@ -16,6 +15,7 @@ use crate::inspect::objects::{self, Liqo};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::profiles::scores_of;
+use crate::prometheus;
 use crate::wan;
 use crate::watch::device_classes::served;
 use crate::watch::raw::Gvr;
@@ -46,14 +46,7 @@ impl View {
     }
 }
 
-/// A note that measured traits count as lost here, if there are any.
-pub fn note_on_traits(config: &Config) -> Option<String> {
-    let prometheus = config.prometheus.as_ref();
-    let has_traits = prometheus.is_some_and(|prometheus| !prometheus.traits.is_empty());
-    has_traits.then(|| "Prometheus is not queried here, so no site has its measured traits".to_owned())
-}
-
-/// Lists a cluster and probes its cloud sites once. Also returns the engine that made the snapshot. An object that
+/// Lists a cluster, probes its cloud sites and queries Prometheus once. Also returns the engine that made the snapshot. An object that
 /// cannot be parsed is logged and does not count, nor does the pod with the uid `without`.
 ///
 /// # Errors
@@ -74,7 +67,10 @@ pub async fn view(
     let mut engine = Engine::new(Arc::new(config.clone()), Arc::clone(&shared));
     let asked = clock.now();
     let probed = async { Ok(wan::first_round(&config, clock, &metrics).await) };
-    let (listed, links) = tokio::try_join!(list(connection, &config, &mut view), probed)?;
+    let measured = async { Ok(prometheus::ask_once(&config, clock).await) };
+    let (listed, links, measured) = tokio::try_join!(list(connection, &config, &mut view), probed, measured)?;
+    let (telemetry, missing) = measured;
+    view.unread.extend(missing);
     for change in &listed {
         if let Change::Pod(pod) = change {
             if Some(&*pod.uid) == without {
@@ -89,9 +85,6 @@ pub async fn view(
     let profiles = connection.installed(Gvr::PROFILES, |object| scores_of(object, now));
     let profiles = view.read(profiles.await).flatten().unwrap_or_default();
     let links = links.into_iter().map(|(site, link)| Change::Link(site, link));
-    // Prometheus is not asked, so the values of measured traits are unknown.
-    let traits = config.prometheus.as_ref().map(|prometheus| &*prometheus.traits);
-    let telemetry = Telemetry::new(vec![], traits.unwrap_or_default());
     let others = [
         Change::Liqo(facts),
         Change::Profiles(Arc::new(profiles)),

@@ -60,7 +60,10 @@ fn pending_liqo_kind_is_given_up_after_timeout() {
 
 #[test]
 fn unreadable_liqo_object_is_ignored() {
-    let node = |name: &str, cluster: Option<&str>| ((String::new(), name.to_owned()), cluster.map(Box::from));
+    let node = |name: &str, cluster: Option<&str>| {
+        let read = cluster.and_then(|id| wire::virtual_node(&format!(r#"{{"spec": {{"clusterID": "{id}"}}}}"#)));
+        ((String::new(), name.to_owned()), read)
+    };
     let mut kinds = kinds(Standing::Listed);
     kinds.virtual_nodes.objects = [node("a", Some("far")), node("b", None)].into();
     let objects = kinds.objects(Enabled::Auto, false, false).unwrap().unwrap();

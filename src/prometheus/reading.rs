@@ -131,7 +131,7 @@ fn named_site<'s>(series: &Series, sites: &'s [Arc<SiteDefinition>], by: &str) -
 
 fn target<'s>(input: Input, series: &Series, sites: &'s [Arc<SiteDefinition>]) -> Result<Target<'s>, Failure> {
     match input {
-        Input::EdgeFreeCpu | Input::EdgeFreeMemory | Input::LinkRtt | Input::LinkBandwidth => Ok(("", None)),
+        Input::EdgeFreeCpu | Input::EdgeFreeMemory => Ok(("", None)),
         Input::Processing => {
             let site = named_site(series, sites, "site")?;
             let class = label(series, "class").and_then(Class::of_word);
@@ -144,6 +144,10 @@ fn target<'s>(input: Input, series: &Series, sites: &'s [Arc<SiteDefinition>]) -
             let cloud = cloud.ok_or_else(|| missing("no cloud site is named", series))?;
             Ok((&cloud.name, None))
         }
+        of_links => Err(Failure::new(
+            Outcome::Label,
+            format_args!("{} is of links", of_links.as_str()),
+        )),
     }
 }
 
@@ -181,8 +185,9 @@ fn measurement(input: Input, (site, class): Target<'_>, number: f64) -> Option<M
         Input::EdgeFreeMemory => (0.0..=9e15, down(number)),
         Input::Processing => (1e-6..=86_400.0, up(number * 1e6)),
         Input::WanRtt | Input::LinkRtt => (0.0..=60.0, up(number * 1e6)),
-        Input::WanLoss => (0.0..=1.0, up(number * 1e3)),
+        Input::WanLoss | Input::LinkLoss => (0.0..=1.0, up(number * 1e3)),
         Input::LinkBandwidth => (1e3..=Bandwidth::MOST as f64, down(number)),
+        Input::LinkBytes | Input::LinkPackets => (0.0..=1e15, up(number)),
     };
     let is_possible = range.contains(&number);
     is_possible.then(|| Measurement::new(input, site, class, value))

@@ -21,12 +21,17 @@ use crate::serve::readiness::Readiness;
 use crate::serve::{HEALTH, Task};
 
 /// Creates the task of the listener, which has its own thread.
-pub(super) fn serve(socket: TcpListener, readiness: Readiness, metrics: Arc<Metrics>) -> anyhow::Result<Task> {
+pub(super) fn serve(
+    socket: TcpListener,
+    readiness: Readiness,
+    metrics: Arc<Metrics>,
+    pages: Router,
+) -> anyhow::Result<Task> {
     let context = || format!("the {HEALTH} has no thread");
     // A socket belongs to the runtime that created it.
     let socket = socket.into_std().with_context(context)?;
     let thread = Arc::new(Threads::start("health", 1).with_context(context)?);
-    let service = router(readiness, Arc::clone(&metrics));
+    let service = router(readiness, Arc::clone(&metrics)).merge(pages);
     let listener = async move {
         let socket = TcpListener::from_std(socket)?;
         let connections = Connections::new(admission::HEALTH, metrics);

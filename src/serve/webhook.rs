@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
+use axum::Router;
 use clap::{ArgGroup, Args};
 use edgeward_decision::config::Config;
 use kube::Client;
@@ -17,6 +18,7 @@ use crate::admission::review::Reviewer;
 use crate::config::{self, Configuration, Versions};
 use crate::controllers::Context;
 use crate::controllers::certificates::Certificates;
+use crate::cost_map;
 use crate::fleet_file::FleetFile;
 use crate::inspect::installation::SELF_MANAGED;
 use crate::instruments::logs::{self, LogFormat, LogLimit};
@@ -58,6 +60,10 @@ pub struct Webhook {
     /// Address for health and metrics. Port 0 picks one.
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8080", value_parser = address)]
     health_listen: SocketAddr,
+
+    /// Serve the cost map as ALTO (RFC 7285) under `/alto/` of the health port.
+    #[arg(long)]
+    alto: bool,
 
     #[command(flatten)]
     certificate: Certificate,
@@ -163,6 +169,8 @@ impl Webhook {
         metrics.follow(Arc::clone(&view.shared));
         let certificate = self.certificate.open(service, lives, view.controllers);
         let (tls, certificate_tasks) = certificate?;
+        let alto = || cost_map::alto::routes(Arc::clone(&view.shared), Arc::clone(&view.config), clock);
+        let pages = if self.alto { alto() } else { Router::new() };
         let reviewer = Reviewer {
             config: view.config,
             policies: view.policies,
@@ -178,6 +186,7 @@ impl Webhook {
             tls,
             client_ca: self.client_ca,
             answer: Arc::new(reviewer),
+            pages,
             metrics,
             readiness,
             clock,

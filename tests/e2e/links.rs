@@ -1,9 +1,12 @@
 //! Links between sites, as a real Prometheus server measures them.
 
+use edgeward_harness::balancer::Balancer;
 use edgeward_harness::checkout::xtask;
+use edgeward_harness::clients;
 use edgeward_harness::live::{pod, runs};
 use edgeward_harness::prelude::*;
 use edgeward_harness::prometheus::{Exporter, Server};
+use futures::future::try_join_all;
 
 e2e! { "links::transfer_of_an_input_counts", Domain, transfer_of_an_input_counts }
 /// The input of a pod takes 343.6 s to the cloud at 50 Mbit/s. The measured bandwidth comes before the stated one. A pod whose
@@ -83,6 +86,46 @@ fn bandwidth_is_room(fixture: &Fixture<'_>) -> Result<()> {
     eventually("the third pod goes to the cloud", BOUND, || {
         let third = fixture.kubectl.get("pod", "c")?;
         ensure!(annotation(&third, "site") == Some("cloud"), "{third}");
+        Ok(())
+    })
+}
+
+e2e! { "links::burst_on_two_replicas_spends_bandwidth_once", Domain, burst_on_two_replicas_spends_bandwidth_once }
+/// Two replicas get a burst of pods of 8 Mbit/s for a cloud with 20 Mbit/s. Never more than two go there; the others are gated.
+fn burst_on_two_replicas_spends_bandwidth_once(fixture: &Fixture<'_>) -> Result<()> {
+    const PODS: usize = 10;
+    let nodes = Nodes::edge_and_cloud(fixture, "1")?;
+    let mut config = nodes.gating(&json!({"batch": "1h"}));
+    config["sites"][1]["uplink"] = json!("20M");
+    fixture.count_replicas(2)?;
+    let replicas = ["a", "b"].map(|name| fixture.live_edgeward_as(name, &config));
+    let replicas: Vec<_> = replicas.into_iter().collect::<Result<_>>()?;
+    let (balancer, authorities) = Balancer::before(fixture, &replicas)?;
+    let _registered = fixture.register(&balancer.url(), &authorities)?;
+    fixture.kubectl.create(&pod(fixture, "filler", 800))?;
+    runs(fixture, "filler")?;
+    let client = fixture.runtime.block_on(clients::client(fixture))?;
+    let path = format!("/api/v1/namespaces/{}/pods", fixture.namespace);
+    let creating = (0..PODS).map(|number| {
+        let mut sending = fixture.in_its_domain(pod(fixture, &format!("sends-{number}"), 500));
+        sending["metadata"]["annotations"]["kubernetes.io/egress-bandwidth"] = json!("8M");
+        let (client, path) = (&client, &path);
+        async move { clients::post(client, path, &sending).await }
+    });
+    let created = fixture.runtime.block_on(try_join_all(creating))?;
+    let placed = |pods: &[Value]| {
+        pods.iter()
+            .filter(|pod| annotation(pod, "site") == Some("cloud"))
+            .count()
+    };
+    ensure!(placed(&created) <= 2, "{created:?}");
+    ensure!(
+        created.iter().filter(|pod| is_gated(pod)).count() == PODS - placed(&created),
+        "{created:?}"
+    );
+    eventually("two of the pods share the bandwidth", BOUND, || {
+        let pods = fixture.kubectl.list("pods", "")?;
+        ensure!(placed(&pods) == 2, "{} in the cloud", placed(&pods));
         Ok(())
     })
 }

@@ -10,6 +10,7 @@ mod certificates;
 mod commands;
 mod configuration;
 mod confined;
+mod cost_map;
 mod data;
 mod gated;
 mod golden;

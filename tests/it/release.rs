@@ -348,7 +348,7 @@ fn archive_is_kubectl_plugin_with_completion() {
     assert!(kubectl(&["edgeward", "--version"]).starts_with("edgeward "));
     let commands = kubectl(&["__complete", "edgeward", "c"]);
     assert!(
-        commands.starts_with("check\ncrds\nconfig-schema\ncompletions\n:4\n"),
+        commands.starts_with("check\ncost-map\ncrds\nconfig-schema\ncompletions\n:4\n"),
         "{commands}"
     );
     let options = kubectl(&["__complete", "edgeward", "why", "--deploy"]);

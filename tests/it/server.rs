@@ -12,8 +12,10 @@ use edgeward::testkit::{
 use edgeward_decision::placement::verdict::Reason;
 use edgeward_harness::pki::Authority;
 use edgeward_harness::volume::Volume;
+use serde_json::Value;
 
 use crate::client::{BOUND, Client, der, eventually, get};
+use crate::process::Process;
 
 pub(crate) struct Told;
 
@@ -39,6 +41,7 @@ fn answering<A: Answer>(answer: A, tls: Source) -> ServeOptions<A> {
         tls,
         client_ca: None,
         answer: Arc::new(answer),
+        pages: Default::default(),
         metrics: Arc::new(Metrics::new()),
         readiness: Readiness::default(),
         clock: Clock::start(),
@@ -309,4 +312,40 @@ async fn ended_task_stops_server_with_task_name() {
         let error = format!("{:#}", serve(options).await.expect_err("failed"));
         assert_eq!(error, format!("background task `fleet file` {expected}"));
     }
+}
+
+#[tokio::test]
+async fn alto_is_served_on_the_health_port_if_enabled() {
+    let process = Process::start_with(&["--alto"]);
+    let page = async |path: &str| get(process.health, path).await.expect("answered");
+    let directory = page("/alto/directory").await;
+    assert_eq!(
+        directory.header("content-type"),
+        Some("application/alto-directory+json")
+    );
+    let directory: Value = serde_json::from_str(&directory.body).expect("JSON");
+    // The addresses in the directory are relative to it.
+    for (name, resource) in directory["resources"].as_object().expect("resources") {
+        let path = format!("/alto/{}", resource["uri"].as_str().expect("an address"));
+        let answered = page(&path).await;
+        assert_eq!(answered.status, 200, "{name}");
+        assert_eq!(
+            answered.header("content-type"),
+            resource["media-type"].as_str(),
+            "{name}"
+        );
+        assert!(answered.header("etag").is_some(), "{name}");
+    }
+    let map: Value = serde_json::from_str(&page("/alto/costmap/delay-rt").await.body).expect("JSON");
+    assert_eq!(map["cost-map"]["edge"]["cloud"], 22_000);
+    let network: Value = serde_json::from_str(&page("/alto/networkmap").await.body).expect("JSON");
+    assert_eq!(map["meta"]["dependent-vtags"][0], network["meta"]["vtag"]);
+    assert_eq!(page("/alto/costmap/hopcount").await.status, 404);
+    assert_eq!(
+        get(Process::start().health, "/alto/directory")
+            .await
+            .expect("answered")
+            .status,
+        404
+    );
 }

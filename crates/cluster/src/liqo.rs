@@ -5,18 +5,19 @@ mod read;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use edgeward_decision::config::LiqoSettings;
 use edgeward_decision::model::endpoint::Endpoint;
 use edgeward_decision::model::liqo::{Liqo, Offloading, Offloadings, RemoteCluster};
 use edgeward_decision::model::site::SiteDefinition;
 use edgeward_kube::units::{Micros, Now};
 
 pub use read::{
-    ForeignCluster, Latency, NamespaceMap, connection, foreign_cluster, namespace_map, namespace_offloading,
-    virtual_node,
+    ForeignCluster, Latency, NamespaceMap, VirtualNode, connection, foreign_cluster, namespace_map,
+    namespace_offloading, virtual_node,
 };
 
 /// Maximum number of discovered sites. Each site has probes, and an entry in every decision.
-pub const MAX_DISCOVERED: usize = 100;
+pub const MAX_DISCOVERED: usize = 256;
 
 /// The objects of Liqo as they were last read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,8 +26,8 @@ pub struct LiqoObjects {
     pub are_namespaces_known: bool,
     /// ForeignClusters.
     pub foreign_clusters: Vec<ForeignCluster>,
-    /// The cluster behind each VirtualNode.
-    pub virtual_nodes: Vec<Box<str>>,
+    /// VirtualNodes.
+    pub virtual_nodes: Vec<VirtualNode>,
     /// NamespaceOffloadings, each with its namespace.
     pub offloadings: Vec<(Box<str>, Offloading)>,
     /// NamespaceMaps.
@@ -68,24 +69,37 @@ impl LiqoObjects {
 
     /// Returns a site for each cluster that has a VirtualNode, the first [`MAX_DISCOVERED`] by id. A ForeignCluster
     /// alone gives no site: it may only take from this cluster, and pods would wait for it. The default probe is the
-    /// API server, if its address is known.
-    pub fn sites(&self, runtime_class: Option<&str>) -> Vec<Arc<SiteDefinition>> {
+    /// API server, if its address is known. A label of `settings` becomes a label of the site if all VirtualNodes of the
+    /// cluster have it with the same value.
+    pub fn sites(&self, settings: &LiqoSettings) -> Vec<Arc<SiteDefinition>> {
         let site = |id: &str| {
             let mut known = self.foreign_clusters.iter().filter(|cluster| *cluster.cluster == *id);
             let url = known.find_map(|cluster| cluster.api_server_url.as_deref());
             let probe = url.and_then(|url| Endpoint::parse(&format!("{}/livez", url.trim_end_matches('/'))).ok());
             Arc::new(SiteDefinition {
                 probes: probe.into_iter().collect(),
-                runtime_class: runtime_class.map(str::to_owned),
+                labels: self.labels(id, &settings.site_labels),
+                runtime_class: settings.runtime_class.clone(),
                 ..SiteDefinition::of_cluster(id)
             })
         };
         self.clusters().into_iter().take(MAX_DISCOVERED).map(site).collect()
     }
 
+    fn labels(&self, cluster: &str, keys: &[Box<str>]) -> BTreeMap<Box<str>, Box<str>> {
+        let agreed = |key: &str| {
+            let nodes = self.virtual_nodes.iter().filter(|node| &*node.cluster == cluster);
+            let mut values = nodes.map(|node| node.labels.get(key));
+            let first = values.next()??;
+            let do_agree = values.all(|value| value == Some(first));
+            do_agree.then(|| (key.into(), first.clone()))
+        };
+        keys.iter().filter_map(|key| agreed(key)).collect()
+    }
+
     /// The clusters that have a VirtualNode.
     pub fn clusters(&self) -> BTreeSet<&str> {
-        self.virtual_nodes.iter().map(|cluster| &**cluster).collect()
+        self.virtual_nodes.iter().map(|node| &*node.cluster).collect()
     }
 }
 
@@ -105,6 +119,14 @@ mod tests {
         }
     }
 
+    fn node(cluster: &str, labels: &[(&str, &str)]) -> VirtualNode {
+        let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into()));
+        VirtualNode {
+            cluster: cluster.into(),
+            labels: labels.collect(),
+        }
+    }
+
     #[test]
     fn each_cluster_that_gives_virtual_nodes_is_a_site() {
         let objects = LiqoObjects {
@@ -113,10 +135,20 @@ mod tests {
                 foreign_cluster("odd", "http://odd"),
                 foreign_cluster("takes", "https://takes"),
             ],
-            virtual_nodes: ["odd", "far", "new", "far"].map(Box::from).into(),
+            virtual_nodes: vec![
+                node("odd", &[]),
+                node("far", &[("region", "eu"), ("tier", "gold"), ("zone", "a")]),
+                node("new", &[("region", "us")]),
+                node("far", &[("region", "eu"), ("tier", "silver")]),
+            ],
             ..LiqoObjects::default()
         };
-        let sites = objects.sites(Some("liqo"));
+        let settings = LiqoSettings {
+            runtime_class: Some("liqo".to_owned()),
+            site_labels: ["region", "tier", "zone"].map(Box::from).into(),
+            ..LiqoSettings::default()
+        };
+        let sites = objects.sites(&settings);
         let probes = |site: &SiteDefinition| site.probes.iter().map(ToString::to_string).collect::<Vec<_>>();
         let seen: Vec<_> = sites.iter().map(|site| (&*site.name, probes(site))).collect();
         let livez = "https://far.example.com:6443/livez".to_owned();
@@ -133,14 +165,16 @@ mod tests {
             [("liqo.io/remote-cluster-id", "far"), ("liqo.io/type", "virtual-node")]
         );
         assert_eq!(far.tolerations[0].key, "virtual-node.liqo.io/not-allowed");
+        // Its virtual nodes differ in the other labels.
+        assert_eq!(far.labels, [("region".into(), "eu".into())].into());
 
-        let many = (0..MAX_DISCOVERED + 5).map(|number| format!("c{number}").into());
+        let many = (0..MAX_DISCOVERED + 5).map(|number| node(&format!("c{number}"), &[]));
         let many = LiqoObjects {
             virtual_nodes: many.collect(),
             ..LiqoObjects::default()
         };
         assert_eq!(
-            (many.sites(None).len(), many.clusters().len()),
+            (many.sites(&settings).len(), many.clusters().len()),
             (MAX_DISCOVERED, MAX_DISCOVERED + 5)
         );
     }

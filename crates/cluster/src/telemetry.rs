@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use edgeward_decision::config::{Config, Input, MeasuredTrait};
-use edgeward_decision::model::link::{Bandwidth, Link, LinkFigures, LinkState, Links};
+use edgeward_decision::model::link::{Bandwidth, Link, LinkFigures, LinkSource, LinkState, Links};
 use edgeward_decision::model::slo::{Class, PerClass};
 use edgeward_decision::model::traits::Measured;
 use edgeward_kube::units::{Micros, Moment, Permille};
@@ -109,7 +109,7 @@ impl Telemetry {
         }
     }
 
-    /// Records the answer about links: a value for each source and target, in microseconds or bits per second. Pairs that the
+    /// Records the answer about links: a value for each source and target, in the unit of [`LinkFigures`]. Pairs that the
     /// answer leaves out have none. Cost: a pass over all measured pairs.
     pub fn record_links(&mut self, input: Input, values: &[((&str, &str), u64)], until: Moment) {
         let mut links = self.links_without(input);
@@ -184,8 +184,7 @@ impl Telemetry {
         let (threshold, margin) = match measurement.input {
             Input::WanRtt => (thresholds.rtt.0, 90),
             Input::WanLoss => (thresholds.loss.0.into(), 50),
-            Input::EdgeFreeCpu | Input::EdgeFreeMemory | Input::Processing => (u64::MAX, 100),
-            Input::LinkRtt | Input::LinkBandwidth => return,
+            _ => (u64::MAX, 100),
         };
         let key = (measurement.input, measurement.site, measurement.class);
         let was_over = self.samples.get(&key).is_some_and(|before| before.is_over);
@@ -231,9 +230,7 @@ impl Telemetry {
         };
         let is_over = samples().any(|sample| sample.is_over);
         let rtt = measured[0].map(|rtt| Micros(rtt.value));
-        let loss = measured[1]
-            .and_then(|loss| u32::try_from(loss.value).ok())
-            .map(Permille);
+        let loss = measured[1].and_then(|loss| permille(loss.value));
         let state = if loss.is_some_and(|loss| loss >= Permille::ONE) {
             LinkState::Unreachable
         } else if is_over || (probed.is_none() && (rtt.is_none() || loss.is_none())) {
@@ -246,13 +243,22 @@ impl Telemetry {
                 state,
                 rtt,
                 loss,
+                source: LinkSource::Prometheus,
                 as_of: measured_from,
+                ..Link::default()
             },
             Some(probed) => Link {
                 state: probed.state.max(state),
                 rtt: probed.rtt.max(rtt),
                 loss: probed.loss.max(loss),
-                as_of: probed.as_of,
+                // The average is that of the probes.
+                average_rtt: probed.average_rtt.filter(|_| probed.rtt >= rtt),
+                source: if rtt > probed.rtt {
+                    LinkSource::Prometheus
+                } else {
+                    probed.source
+                },
+                ..probed
             },
         })
     }
@@ -271,12 +277,19 @@ impl Telemetry {
     }
 }
 
-/// Sets the figure that this input tells, in microseconds or bits per second.
+/// Sets the figure that this input tells.
 fn set(figures: &mut LinkFigures, input: Input, value: Option<u64>) {
     match input {
         Input::LinkRtt => figures.rtt = value.map(Micros),
+        Input::LinkLoss => figures.loss = value.and_then(permille),
+        Input::LinkBytes => figures.bytes = value,
+        Input::LinkPackets => figures.packets = value,
         _ => figures.bandwidth = value.map(Bandwidth),
     }
+}
+
+fn permille(loss: u64) -> Option<Permille> {
+    u32::try_from(loss).ok().map(Permille)
 }
 
 #[cfg(test)]

@@ -310,7 +310,7 @@ mod tests {
     fn everything_can_be_set() {
         let document = json!({
             "domain": "acme.dev",
-            "liqo": {"enabled": true, "runtimeClassName": "liqo"},
+            "liqo": {"enabled": true, "runtimeClassName": "liqo", "siteLabels": ["topology.kubernetes.io/region"]},
             "probing": {"probes": 3, "period": "1m30s", "timeout": "500ms"},
             "enableOffload": false,
             "invalidSlo": "deny",

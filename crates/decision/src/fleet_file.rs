@@ -2,6 +2,7 @@
 //!
 //! Schema and defaults: `docs/reference/fleet-file.md`.
 
+mod links;
 mod node;
 mod profiles;
 mod site;
@@ -30,6 +31,7 @@ struct File {
     age_seconds: Option<Age>,
     sites: Vec<site::SiteEntry>,
     nodes: Option<Vec<node::NodeEntry>>,
+    links: Option<Vec<links::LinkEntry>>,
     liqo: Option<Offloadings>,
     persistent_volume_claims: Option<Vec<volumes::ClaimEntry>>,
     persistent_volumes: Option<Vec<volumes::VolumeEntry>>,
@@ -95,6 +97,7 @@ pub fn read(document: &Value, config: &Config, now: Moment) -> Result<Snapshot, 
     }
     let profiles = file.profiles.unwrap_or_default();
     let profiles = profiles::read(profiles, &sites, now, &mut faults);
+    let links = links::read(file.links.unwrap_or_default(), &sites, &mut faults);
     let volumes = volumes::read(
         file.persistent_volume_claims,
         file.persistent_volumes,
@@ -106,6 +109,7 @@ pub fn read(document: &Value, config: &Config, now: Moment) -> Result<Snapshot, 
         revision: 1,
         kubernetes_as_of: file.age_seconds.map_or(now, |age| age.before(now)),
         sites,
+        links: Arc::new(links),
         offloadings: file.liqo.map(Arc::new),
         volumes: volumes.map(Arc::new),
         profiles: Arc::new(profiles),
@@ -129,6 +133,7 @@ pub fn write(snapshot: &Snapshot, now: Moment) -> Value {
             .map(|site| site::SiteEntry::of(site, now))
             .collect(),
         nodes: Some(nodes.map(node::NodeEntry::of).collect()),
+        links: some_of(links::entries(snapshot)),
         liqo: snapshot.offloadings.as_deref().cloned(),
         persistent_volume_claims: volumes.map(volumes::claims),
         persistent_volumes: volumes.map(volumes::volumes),

@@ -44,8 +44,8 @@ pub fn link(state: LinkState, rtt_ms: u64, as_of: Moment) -> Link {
     Link {
         state,
         rtt: Some(Micros::from_millis(rtt_ms)),
-        loss: None,
         as_of,
+        ..Link::default()
     }
 }
 

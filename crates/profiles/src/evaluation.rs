@@ -66,6 +66,7 @@ pub fn score<'p>(
     let columns = profile.metrics.iter();
     let reader = Reader {
         profile,
+        snapshot,
         columns: columns.map(|metric| Column::of(metric, snapshot, &answers)).collect(),
         config,
         now,
@@ -138,8 +139,16 @@ impl<'p> Column<'p> {
     }
 }
 
+/// Why a metric of energy has no value.
+const NO_ENERGY: &str = "the energy is not stated (energy), or the traffic not measured";
+
+fn watts(microwatts: u64) -> f64 {
+    microwatts as f64 / 1e6
+}
+
 struct Reader<'r, 'p> {
     profile: &'p Profile,
+    snapshot: &'p Snapshot,
     columns: Vec<Column<'p>>,
     config: &'r Config,
     now: Moment,
@@ -243,6 +252,18 @@ impl Reader<'_, '_> {
                 Some(cost) => Ok(now(cost.0 as f64 / 1e6)),
                 None => Err("its cost is not stated (costPerHour)".to_owned()),
             },
+            (Source::BuiltIn(BuiltIn::LinkWatts), _) => self.with_edge(site, |edge| {
+                let power = |from, to| self.snapshot.microwatts(from, to);
+                Some(watts(power(edge, site)?.saturating_add(power(site, edge)?)))
+            }),
+            (Source::BuiltIn(BuiltIn::NetworkWatts), _) => {
+                let power = self.snapshot.network_microwatts(site);
+                power.map(|power| now(watts(power))).ok_or_else(|| NO_ENERGY.to_owned())
+            }
+            (Source::BuiltIn(BuiltIn::FlowJoules), _) => self.with_edge(site, |edge| {
+                let energy = |site: &Site| Some(site.definition.energy?.of_a_gigabyte());
+                Some(energy(edge)? + energy(site)?)
+            }),
             (Source::BuiltIn(BuiltIn::Rtt), _) => self.of_link(site, |link| Some(link.rtt?.as_millis_f64())),
             (Source::BuiltIn(BuiltIn::Loss), _) => self.of_link(site, |link| Some(f64::from(link.loss?.0) / 10.0)),
             (Source::Eta(class), _) => {
@@ -256,6 +277,15 @@ impl Reader<'_, '_> {
             }
             (Source::NodeLabel(_) | Source::NodeAnnotation(_) | Source::BuiltIn(_), _) => Err("not known".to_owned()),
         }
+    }
+
+    /// Reads the energy of the way between the edge and the site. Returns 0 at the edge.
+    fn with_edge(&self, site: &Site, read: impl Fn(&Site) -> Option<f64>) -> Result<Sample, String> {
+        let value = match site.kind() {
+            SiteKind::Edge => Some(0.0),
+            SiteKind::Cloud => self.snapshot.edge().and_then(read),
+        };
+        value.map(|value| (value, self.now)).ok_or_else(|| NO_ENERGY.to_owned())
     }
 
     /// Reads a value of the link to the site. Returns 0 at the edge.

@@ -121,6 +121,12 @@ words! {
         MissingOptionalTraits = "missing_optional_traits",
         /// Cost of an hour at the site.
         CostPerHour = "cost_per_hour",
+        /// Power of the link between the edge and a site, both directions. 0 at the edge.
+        LinkWatts = "link_watts",
+        /// Power of all links of a site, for what it sends.
+        NetworkWatts = "network_watts",
+        /// Energy to send a gigabyte from the edge to a site and one back, in packets of 500 bytes. 0 at the edge.
+        FlowJoules = "flow_joules_per_gigabyte",
     }
 }
 
@@ -356,7 +362,7 @@ mod tests {
 {"builtIn": "eta_ms"} -> .class: is stated with builtIn: eta_ms, and only then
 {"builtIn": null, "promQL": "up"} -> .by: is stated with promQL, and only then
 {"builtIn": null, "nodeLabel": "a b"} -> .nodeLabel: "a b" is not a label key: `[domain/]name`
-{"builtIn": "watts"} -> .builtIn: "watts" is not one of free_cpu, free_memory, pods, rtt_ms, loss_pct, eta_ms, missing_optional_traits, cost_per_hour
+{"builtIn": "watts"} -> .builtIn: "watts" is not one of free_cpu, free_memory, pods, rtt_ms, loss_pct, eta_ms, missing_optional_traits, cost_per_hour, link_watts, network_watts, flow_joules_per_gigabyte
 "#;
 
     #[test]

@@ -15,13 +15,23 @@ impl Metrics {
         for gauges in [&self.site_free_memory, &self.closed, &self.refused] {
             gauges.clear();
         }
-        for gauges in [&self.site_free_cpu, &self.wan_rtt, &self.wan_loss] {
+        for gauges in [
+            &self.site_free_cpu,
+            &self.wan_rtt,
+            &self.wan_loss,
+            &self.wan_jitter,
+            &self.network_watts,
+        ] {
             gauges.clear();
         }
+        self.wan_bandwidth.clear();
         for site in &snapshot.sites {
             self.show_site(site);
             if let Some(link) = site.link {
                 self.show_link(site.name(), link);
+            }
+            if let Some(power) = snapshot.network_microwatts(site) {
+                self.network_watts.at([site.name()]).set(power as f64 / 1e6);
             }
         }
     }
@@ -37,6 +47,11 @@ impl Metrics {
         self.refused.at([name]).set(count(refused));
         let usable = site.usable_nodes().count();
         let unusable = site.nodes.len() - usable;
+        for (direction, bandwidth) in [("up", site.uplink), ("down", site.downlink)] {
+            if let Some(bandwidth) = bandwidth {
+                self.wan_bandwidth.at([name, direction]).set(bandwidth.0 as f64);
+            }
+        }
         self.site_nodes.at([name, "true"]).set(count(usable));
         self.site_nodes.at([name, "false"]).set(count(unusable));
         if !site.foreign.is_empty() {
@@ -59,6 +74,9 @@ impl Metrics {
         }
         if let Some(loss) = link.loss {
             self.wan_loss.at([site]).set(f64::from(loss.0) / 1_000.0);
+        }
+        if let Some(jitter) = link.jitter {
+            self.wan_jitter.at([site]).set(jitter.as_millis_f64() / 1_000.0);
         }
     }
 }

@@ -1,10 +1,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use edgeward_decision::model::link::{Link, LinkState};
+use edgeward_decision::model::link::{Bandwidth, Link, LinkState};
 use edgeward_decision::model::site::SiteDefinition;
 use edgeward_decision::model::snapshot::{Site, Snapshot};
 use edgeward_kube::units::{Micros, Moment, Permille};
+use serde_json::json;
 
 use super::*;
 
@@ -49,9 +50,17 @@ fn every_metric_touched() -> String {
         state: LinkState::Healthy,
         rtt: Some(Micros(1)),
         loss: Some(Permille(0)),
-        as_of: Moment(0),
+        jitter: Some(Micros(1)),
+        ..Link::default()
     });
-    metrics.follow(Arc::new(SharedState::new(published(vec![cloud]), Micros(0))));
+    cloud.uplink = Some(Bandwidth(1_000));
+    let energy = json!({"joulesPerGigabyte": 1});
+    Arc::make_mut(&mut cloud.definition).energy = serde_json::from_value(energy).unwrap();
+    let edge = Site::new(Arc::new(SiteDefinition::edge()));
+    let mut snapshot = Arc::unwrap_or_clone(published(vec![edge, cloud]));
+    let links = Arc::make_mut(&mut snapshot.links);
+    links.entry("cloud", "edge").or_default().bytes = Some(1);
+    metrics.follow(Arc::new(SharedState::new(Arc::new(snapshot), Micros(0))));
     metrics.watch_heard.at(["nodes"]);
     metrics.watch_lists.at(["nodes"]);
     metrics.watch_failures.at(["nodes"]);
@@ -163,6 +172,7 @@ fn wan_metrics_show_one_state_in_base_units() {
         rtt: None,
         loss: None,
         as_of: Moment(0),
+        ..Link::default()
     };
     assert!(!publish(Some(link)).contains("edgeward_wan_rtt_seconds{"));
     link = Link {

@@ -4,7 +4,7 @@
 //! [`Cache::apply_link`] takes in.
 
 use crate::cache::Cache;
-use edgeward_decision::model::link::{Link, LinkState, Thresholds};
+use edgeward_decision::model::link::{Link, LinkSource, LinkState, Thresholds};
 use edgeward_decision::model::liqo::{ApiServerStatus, RemoteCluster};
 use edgeward_decision::model::snapshot::Site;
 use edgeward_kube::units::{Micros, Moment};
@@ -49,12 +49,14 @@ fn beside(
         (None, Some((rtt, as_of))) => Some(Link {
             state: LinkState::judge(true, Some(rtt), None, thresholds),
             rtt: Some(rtt),
-            loss: None,
+            source: LinkSource::Liqo,
             as_of,
+            ..Link::default()
         }),
         (Some(link), Some((rtt, as_of))) if link.rtt.is_none() => Some(Link {
             state: link.state.max(LinkState::judge(true, Some(rtt), link.loss, thresholds)),
             rtt: Some(rtt),
+            source: LinkSource::Liqo,
             as_of: link.as_of.min(as_of),
             ..link
         }),

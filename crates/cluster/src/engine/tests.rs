@@ -43,6 +43,7 @@ fn changed_sites_take_effect_at_once() {
         rtt: Some(Micros(1)),
         loss: None,
         as_of: NOW.moment,
+        ..Link::default()
     };
     let to = |selector: &str, uid: &str| {
         record(&json!({

@@ -20,6 +20,12 @@ const OFFLOADING: &str = "offloading";
 /// Maximum number of namespaces that are kept of a NamespaceMap.
 const MAX_NAMESPACES: usize = 10_000;
 
+/// Maximum number of labels that are kept of a VirtualNode.
+const MAX_LABELS: usize = 64;
+
+/// Maximum length of a label key: a domain, `/`, and a name.
+const LONGEST_KEY: usize = 317;
+
 /// Maximum length of an API server's address, in bytes. A longer address is not kept.
 const LONGEST_URL: usize = 1_024;
 
@@ -32,6 +38,15 @@ pub struct ForeignCluster {
     pub api_server_url: Option<Box<str>>,
     /// Whether Liqo reaches the API server. `None` if the object does not say.
     pub api_server: Option<ApiServerStatus>,
+}
+
+/// A `VirtualNode`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VirtualNode {
+    /// Id of the cluster behind it.
+    pub cluster: Box<str>,
+    /// Labels that its node gets. The provider of the cluster chooses most of them.
+    pub labels: BTreeMap<Box<str>, Box<str>>,
 }
 
 /// A `NamespaceMap` for namespaces of the local cluster.
@@ -70,10 +85,19 @@ pub fn foreign_cluster(json: &str) -> Option<ForeignCluster> {
     })
 }
 
-/// Reads the id of the cluster behind a VirtualNode, if it has one.
-pub fn virtual_node(json: &str) -> Option<Box<str>> {
+/// Reads a VirtualNode. Returns `None` if it has no cluster id.
+pub fn virtual_node(json: &str) -> Option<VirtualNode> {
     let object: Value = serde_json::from_str(json).ok()?;
-    cluster_id(&object["spec"]["clusterID"])
+    let labels = object["spec"]["labels"].as_object().into_iter().flatten();
+    let labels = labels.filter_map(|(key, value)| Some((key, value.as_str()?)));
+    let labels = labels.filter(|(key, value)| key.len() <= LONGEST_KEY && is_label_value(value));
+    Some(VirtualNode {
+        cluster: cluster_id(&object["spec"]["clusterID"])?,
+        labels: labels
+            .map(|(key, value)| (key.as_str().into(), value.into()))
+            .take(MAX_LABELS)
+            .collect(),
+    })
 }
 
 /// Reads a NamespaceOffloading, which names no clusters. Returns `None` if its name makes Liqo ignore it.

@@ -131,6 +131,7 @@ fn links() -> impl Strategy<Value = Option<Link>> {
         rtt: rtt.map(Micros::from_millis),
         loss: loss.map(Permille),
         as_of: at(seconds),
+        ..Link::default()
     });
     option::of(link)
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::wan::RUN;
-use edgeward_decision::model::link::{Link, LinkState, Thresholds};
+use edgeward_decision::model::link::{Link, LinkSource, LinkState, Thresholds};
 use edgeward_kube::units::{Micros, Moment, Permille};
 
 /// The shortest time for which a link stays healthy or degraded. It becomes unreachable at once.
@@ -11,6 +11,9 @@ const DWELL: Micros = Micros::from_secs(30);
 
 /// The most outcomes in a window.
 const WINDOW: usize = 100;
+
+/// The time constant of the average RTT.
+const AVERAGED_OVER: Micros = Micros::from_secs(30);
 
 /// The number of outcomes from which loss is judged. With fewer, a single loss looks like a bad link.
 const JUDGED_FROM: usize = 50;
@@ -90,6 +93,9 @@ impl LinkHealth {
             state: self.state?,
             rtt: best.rtt,
             loss: best.window.loss(),
+            jitter: best.window.jitter(),
+            average_rtt: best.average,
+            source: LinkSource::Probe,
             as_of: best.last_outcome?,
         })
     }
@@ -123,6 +129,9 @@ struct Path {
     reach: Reach,
     /// The RTT of the window, or of the last window with an answer.
     rtt: Option<Micros>,
+    /// The exponential average of the RTTs, and when the last probe was answered.
+    average: Option<Micros>,
+    last_answer: Moment,
     /// When the last probe was answered or lost.
     last_outcome: Option<Moment>,
 }
@@ -144,6 +153,10 @@ impl Path {
 
     fn record(&mut self, outcome: Option<Micros>, at: Moment) {
         self.window.push(outcome);
+        if let Some(rtt) = outcome {
+            self.average = Some(self.averaged(rtt, at));
+            self.last_answer = at;
+        }
         self.last_outcome = Some(at);
         match self.reach {
             _ if self.window.ends_with_run(false) => self.reach = Reach::Silent,
@@ -155,6 +168,13 @@ impl Path {
             _ => {}
         }
         self.rtt = self.window.rtt().or(self.rtt);
+    }
+
+    /// The exponential average with this answer. A lost probe is no sample of it.
+    fn averaged(&self, rtt: Micros, at: Moment) -> Micros {
+        let Some(before) = self.average else { return rtt };
+        let share = (-(at.since(self.last_answer).0 as f64) / AVERAGED_OVER.0 as f64).exp();
+        Micros((before.0 as f64 * share + rtt.0 as f64 * (1.0 - share)).round() as u64)
     }
 }
 
@@ -194,6 +214,16 @@ impl Window {
     fn loss(&self) -> Option<Permille> {
         let permille = (self.lost() * 1_000).checked_div(self.probes())?;
         u32::try_from(permille).ok().map(Permille)
+    }
+
+    /// Mean difference between the RTTs of successive answers; `None` with fewer than two.
+    fn jitter(&self) -> Option<Micros> {
+        let answered = || self.0.iter().flatten();
+        let differences = answered().zip(answered().skip(1));
+        let (sum, count) = differences.fold((0, 0), |(sum, count), (one, next)| {
+            (sum + one.0.abs_diff(next.0), count + 1)
+        });
+        sum.checked_div(count).map(Micros)
     }
 
     /// The RTT for decisions: the mean of the last [`RUN`] answered probes.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use edgeward_kube::texts::RuntimeClass;
+use edgeward_kube::texts::{LabelKey, RuntimeClass};
 
 /// How Liqo's objects are used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -18,6 +18,10 @@ pub struct LiqoSettings {
     #[serde(rename = "runtimeClassName")]
     #[schemars(with = "Option<RuntimeClass>")]
     pub runtime_class: Option<String>,
+    /// Keys of node labels that become labels of discovered sites. The provider of a cluster writes them
+    #[serde(rename = "siteLabels")]
+    #[schemars(with = "Option<Vec<LabelKey>>", length(max = 16))]
+    pub site_labels: Vec<Box<str>>,
 }
 
 /// Whether something that need not be there is used.

@@ -118,8 +118,14 @@ words! {
         WanLoss = "wanLossRatio",
         /// RTT between two cloud sites in seconds, by the labels `source` and `target`.
         LinkRtt = "linkRttSeconds",
+        /// Loss between two cloud sites from 0 to 1, by the labels `source` and `target`.
+        LinkLoss = "linkLossRatio",
         /// Bandwidth from one site to another in bits per second, by the labels `source` and `target`.
         LinkBandwidth = "linkBandwidthBits",
+        /// Bytes per second from one site to another, by the labels `source` and `target`.
+        LinkBytes = "linkBytesPerSecond",
+        /// Packets per second from one site to another, by the labels `source` and `target`.
+        LinkPackets = "linkPacketsPerSecond",
     }
 }
 
@@ -132,7 +138,10 @@ impl Input {
 
     /// Whether it is about the way from one site to another.
     pub const fn is_of_links(self) -> bool {
-        matches!(self, Self::LinkRtt | Self::LinkBandwidth)
+        matches!(
+            self,
+            Self::LinkRtt | Self::LinkLoss | Self::LinkBandwidth | Self::LinkBytes | Self::LinkPackets
+        )
     }
 
     const fn meaning(self) -> &'static str {
@@ -143,7 +152,10 @@ impl Input {
             Self::WanRtt => "RTT, by site",
             Self::WanLoss => "Loss, by site",
             Self::LinkRtt => "RTT between clouds, by source and target",
+            Self::LinkLoss => "Loss between clouds, by source and target",
             Self::LinkBandwidth => "Bandwidth from site to site, by source and target",
+            Self::LinkBytes => "Bytes per second from site to site, by source and target",
+            Self::LinkPackets => "Packets per second from site to site, by source and target",
         }
     }
 

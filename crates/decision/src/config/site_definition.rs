@@ -12,7 +12,7 @@ use crate::document::texts::SiteName;
 use crate::document::texts::TraitName;
 use crate::document::{Checks, Decimal, Fault, schema};
 use crate::model::endpoint::Endpoint;
-use crate::model::link::{Bandwidth, OwnThresholds};
+use crate::model::link::{Bandwidth, Energy, OwnThresholds};
 use crate::model::liqo::{NOT_ALLOWED, REMOTE_CLUSTER_ID, VIRTUAL_NODE};
 use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 use edgeward_kube::constraints::Toleration;
@@ -66,6 +66,8 @@ pub struct WrittenSite {
     uplink: Option<Bandwidth>,
     /// Bandwidth from others to the site in bits per second, which pods with `kubernetes.io/ingress-bandwidth` share.
     downlink: Option<Bandwidth>,
+    /// Energy of what the site sends on each of its links, for the metrics of profiles.
+    energy: Option<Energy>,
     /// Speed of the site's CPUs. Processing times are stated for speed 1.
     speed_factor: Option<Decimal<3, 1, 1_000_000>>,
     /// Features that this cloud site can serve although they otherwise keep a pod at the edge.
@@ -133,6 +135,7 @@ impl Kind {
             inside_rtt: INSIDE_RTT,
             uplink: None,
             downlink: None,
+            energy: None,
             unreachable_seconds: None,
             thresholds: OwnThresholds::default(),
             probes: vec![],
@@ -208,6 +211,7 @@ impl WrittenSite {
             inside_rtt: self.inside_rtt_ms.map_or(by_default.inside_rtt, Micros::from),
             uplink: self.uplink,
             downlink: self.downlink,
+            energy: self.energy,
             unreachable_seconds: self.unreachable_seconds.map(|seconds| seconds.0),
             thresholds: OwnThresholds {
                 rtt: self.rtt_threshold_ms.map(Micros::from),
@@ -239,6 +243,7 @@ impl WrittenSite {
                 .map(Decimal::from),
             uplink: site.uplink,
             downlink: site.downlink,
+            energy: site.energy,
             unreachable_seconds: site.unreachable_seconds.map(Decimal),
             speed_factor: Some(site.speed.into()),
             supports: some_of(site.supports.iter().copied()),
@@ -273,7 +278,7 @@ fn endpoints(probes: &[String], checks: &mut Checks<'_>) -> Vec<Endpoint> {
     endpoints
 }
 
-/// Whether these definitions make a fleet: names are unique and exactly one is the edge. `list` is where they stand.
+/// Whether these definitions make a fleet: names are unique and at most one is the edge. `list` is where they stand.
 pub(crate) fn check_fleet<'s>(
     list: &str,
     sites: impl Iterator<Item = (&'s str, &'s SiteDefinition)>,
@@ -290,8 +295,8 @@ pub(crate) fn check_fleet<'s>(
         }
         edges += usize::from(site.kind == SiteKind::Edge);
     }
-    if edges != 1 {
-        let message = format_args!("has {edges} sites of kind edge; there must be exactly one");
+    if edges > 1 {
+        let message = format_args!("has {edges} sites of kind edge; there may be one");
         faults.push(Fault::new(list, message));
     }
 }

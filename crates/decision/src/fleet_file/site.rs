@@ -52,12 +52,19 @@ type ProcessingTime = Decimal<3, 1, 86_400_000_000>;
 /// The longest round trip that a fleet file states, in µs; no threshold is above it.
 const LONGEST_RTT: i64 = 60_000_000;
 
+/// A round-trip time in a fleet file.
+pub(super) type RttMs = Decimal<3, 0, LONGEST_RTT>;
+
+/// A packet loss in a fleet file.
+pub(super) type LossPct = Decimal<1, 0, 1_000>;
+
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wan {
     reachable: Option<bool>,
-    rtt_ms: Option<Decimal<3, 0, LONGEST_RTT>>,
-    loss_pct: Option<Decimal<1, 0, 1_000>>,
+    rtt_ms: Option<RttMs>,
+    loss_pct: Option<LossPct>,
+    jitter_ms: Option<RttMs>,
     age_seconds: Option<Age>,
     health: Option<LinkState>,
 }
@@ -195,19 +202,27 @@ impl Wan {
             state: self.health.unwrap_or_else(judged),
             rtt,
             loss,
+            jitter: self.jitter_ms.map(Micros::from),
             as_of: self.age_seconds.map_or(now, |age| age.before(now)),
+            ..Link::default()
         }
     }
 
     fn of(link: &Link, now: Moment) -> Self {
         Self {
             reachable: (link.state == LinkState::Unreachable).then_some(false),
-            rtt_ms: link.rtt.map(|rtt| Decimal(rtt.signed().min(LONGEST_RTT))),
+            rtt_ms: link.rtt.map(rtt_ms),
             loss_pct: link.loss.map(Decimal::from),
+            jitter_ms: link.jitter.map(rtt_ms),
             age_seconds: Some(Age::of(link.as_of, now)),
             health: Some(link.state),
         }
     }
+}
+
+/// How a round-trip time is written.
+pub(super) fn rtt_ms(rtt: Micros) -> RttMs {
+    Decimal(rtt.signed().min(LONGEST_RTT))
 }
 
 fn members(entries: Vec<GroupPods>, checks: &mut Checks<'_>) -> Members {

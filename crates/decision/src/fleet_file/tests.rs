@@ -37,6 +37,7 @@ fn link(step: i64) -> impl Strategy<Value = Option<Link>> {
             rtt,
             loss,
             as_of,
+            ..Link::default()
         }),
     )
 }
@@ -255,7 +256,8 @@ fn nodes_belong_to_the_site_whose_selector_they_carry() {
             state: LinkState::Healthy,
             rtt: Some(Micros(25_500)),
             loss: Some(Permille(2)),
-            as_of: Moment(98_000_000)
+            as_of: Moment(98_000_000),
+            ..Link::default()
         }
     );
     assert!(!cloud.nodes[0].state.ready);

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use crate::document::Decimal;
 use crate::model::snapshot::ByNamespace;
 use edgeward_kube::resources::MAX_BITS;
 use edgeward_kube::units::{Micros, Moment, Permille, Quantity};
@@ -19,8 +20,45 @@ pub struct Link {
     pub rtt: Option<Micros>,
     /// Packet loss.
     pub loss: Option<Permille>,
+    /// Mean difference between the RTTs of successive probes.
+    pub jitter: Option<Micros>,
+    /// Exponential average of the RTT. It is shown to people, and no decision reads it.
+    pub average_rtt: Option<Micros>,
+    /// Where the RTT comes from.
+    pub source: LinkSource,
     /// Time of the measurement.
     pub as_of: Moment,
+}
+
+/// A link of which nothing is known.
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            state: LinkState::Unreachable,
+            rtt: None,
+            loss: None,
+            jitter: None,
+            average_rtt: None,
+            source: LinkSource::Stated,
+            as_of: Moment::default(),
+        }
+    }
+}
+
+words! {
+    /// Where a figure of a link comes from.
+    pub enum LinkSource {
+        /// The probes of this replica.
+        Probe = "probe",
+        /// Liqo's report on the cluster.
+        Liqo = "liqo",
+        /// The Prometheus server.
+        Prometheus = "prometheus",
+        /// The sum over both ways to the edge, through which Liqo's traffic passes.
+        Hub = "hub",
+        /// The site's definition or a fleet file.
+        Stated = "stated",
+    }
 }
 
 /// A bandwidth in bits per second, written as a quantity such as `50M`.
@@ -77,17 +115,61 @@ impl JsonSchema for Bandwidth {
     }
 }
 
-/// What is measured of the way from one site to another.
+/// What Prometheus measures of the way from one site to another.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkFigures {
     /// Round-trip time.
     pub rtt: Option<Micros>,
+    /// Packet loss.
+    pub loss: Option<Permille>,
     /// Bandwidth in this direction.
     pub bandwidth: Option<Bandwidth>,
+    /// Bytes per second in this direction.
+    pub bytes: Option<u64>,
+    /// Packets per second in this direction.
+    pub packets: Option<u64>,
 }
 
 /// What is measured between sites, by the names of the source and the target. A pair that is not measured has no entry.
 pub type Links = ByNamespace<LinkFigures>;
+
+/// What it takes a site to send on one of its links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Energy {
+    /// Joules for each gigabyte.
+    pub joules_per_gigabyte: Joules,
+    /// Joules for each million packets.
+    pub joules_per_million_packets: Option<Joules>,
+    /// Watts without traffic.
+    pub idle_watts: Option<Joules>,
+}
+
+/// Joules or watts, in thousandths.
+pub type Joules = Decimal<3, 0, 1_000_000_000_000>;
+
+impl Energy {
+    /// Joules to send a gigabyte in packets of 500 bytes.
+    pub fn of_a_gigabyte(&self) -> f64 {
+        let of_packets = self.joules_per_million_packets.map_or(0, |joules| 2 * joules.0);
+        (self.joules_per_gigabyte.0 + of_packets) as f64 / 1e3
+    }
+
+    /// The power, in microwatts, of sending as measured. `None` if a measurement is missing.
+    pub fn microwatts(&self, traffic: &LinkFigures) -> Option<u64> {
+        let of_packets = match self.joules_per_million_packets {
+            Some(joules) => u128::from(traffic.packets?) * thousandths(joules) / 1_000,
+            None => 0,
+        };
+        let of_bytes = u128::from(traffic.bytes?) * thousandths(self.joules_per_gigabyte) / 1_000_000;
+        let idle = self.idle_watts.map_or(0, thousandths) * 1_000;
+        u64::try_from(idle + of_bytes + of_packets).ok()
+    }
+}
+
+fn thousandths(joules: Joules) -> u128 {
+    u128::from(joules.0.unsigned_abs())
+}
 
 words! {
     /// Health of a link, best first.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::model::endpoint::Endpoint;
-use crate::model::link::{Bandwidth, OwnThresholds};
+use crate::model::link::{Bandwidth, Energy, OwnThresholds};
 use crate::model::traits::Measured;
 use edgeward_kube::constraints::Toleration;
 use edgeward_kube::ties::Ties;
@@ -68,6 +68,8 @@ pub struct SiteDefinition {
     pub uplink: Option<Bandwidth>,
     /// Bandwidth from others to the site. `None` if it is not stated.
     pub downlink: Option<Bandwidth>,
+    /// Energy of what the site sends. `None` if it is not stated.
+    pub energy: Option<Energy>,
     /// How long a pod placed here stays bound to a node that is lost, in seconds. `None` if that is not changed.
     pub unreachable_seconds: Option<i64>,
     /// WAN thresholds of this site that differ from the configuration.

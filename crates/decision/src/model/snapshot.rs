@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::model::group::{MAX_SIZE, Members, Membership, PodGroups, UNKNOWN_SIZE};
-use crate::model::link::{Bandwidth, Link, LinkState, Links};
+use crate::model::link::{Bandwidth, Link, Links};
 use crate::model::liqo::{ApiServerStatus, OffloadingPhase, Offloadings, REMOTE_CLUSTER_ID};
 use crate::model::queue_claims::QueueClaims;
 use crate::model::remote_room::FullFrom;
@@ -105,20 +105,8 @@ impl Snapshot {
         if one.name() == other.name() {
             return Some(inside);
         }
-        let leg = |site: &Site| match site.kind() {
-            SiteKind::Edge => Some(Micros(0)),
-            SiteKind::Cloud => site.rtt(ttl, now),
-        };
-        if one.kind() == SiteKind::Edge || other.kind() == SiteKind::Edge {
-            return Some(inside + leg(one)? + leg(other)?);
-        }
-        let rtt = |from: &Site, to: &Site| self.links.get(from.name(), to.name())?.rtt;
-        let through_edge = || {
-            let are_of_liqo = one.definition.is_of_liqo() && other.definition.is_of_liqo();
-            are_of_liqo.then(|| Some(leg(one)? + leg(other)?)).flatten()
-        };
-        let between = rtt(one, other).max(rtt(other, one)).or_else(through_edge);
-        Some(inside + between?)
+        let rtt = |from, to| Some(self.rtt(from, to, ttl, now)?.0);
+        Some(inside + rtt(one, other).max(rtt(other, one))?)
     }
 
     /// The longest limit of the classes of the group's live pods. Cost: a few searches for each site.
@@ -229,12 +217,6 @@ impl Site {
         let rest = |node: &Node| amount(&node.allocatable).saturating_sub(amount(&node.charges.used));
         let free = self.usable_nodes().map(|node| rest(node).max(0));
         free.fold(0, i64::saturating_add)
-    }
-
-    /// RTT of the WAN to this cloud, if it answers and was measured within `ttl`.
-    pub fn rtt(&self, ttl: Micros, now: Moment) -> Option<Micros> {
-        let is_known = |link: &Link| link.state != LinkState::Unreachable && now.since(link.as_of) <= ttl;
-        self.link.filter(is_known)?.rtt
     }
 
     /// Name of the site.

@@ -264,7 +264,8 @@ fn members(workload: &Workload<'_>, room: &Room<'_, '_>) -> Option<StartsTogethe
     })
 }
 
-/// Whether no node carries the edge's selector, so that there is nothing to compare a cloud with. False if the pod's own
+/// Whether no node carries the edge's selector, so that there is nothing to compare a cloud with. False if the fleet has no edge
+/// site, or the pod's own
 /// constraints exclude the edge. Also false if the pod states its sites or requires traits, which it would lose by passing
 /// through.
 fn lacks_edge(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
@@ -274,7 +275,8 @@ fn lacks_edge(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
         let needs_labels = case.workload.traits().is_some_and(labels) || traits::is_lost(case, site.site);
         rank::is_edge(site) && (!site.is_possible() || needs_labels || !site.site.nodes.is_empty())
     };
-    !states_sites && !sites.iter().any(is_there)
+    let has_edge = sites.iter().any(rank::is_edge);
+    has_edge && !states_sites && !sites.iter().any(is_there)
 }
 
 /// The last RTT measured to the chosen cloud. Otherwise, the lowest recent RTT of a reachable cloud that the pod's sites

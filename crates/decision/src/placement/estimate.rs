@@ -56,12 +56,12 @@ pub fn eta_of_class(class: Class, site: &Site, config: &Config) -> Option<Micros
 pub fn slack(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> Option<i64> {
     let slo = &workload.intent.as_ref()?.slo;
     let deadline = slo.deadline?.signed();
-    let edge = snapshot.edge()?;
+    let edge = snapshot.edge();
     let may_leave = config.may_offload(slo);
     let sites = snapshot.sites.iter();
     let sites = sites.filter(|site| site.kind() == SiteKind::Edge || may_leave);
     let sites = sites.filter(|site| workload.may_be_at(&site.definition));
-    let latencies = sites.filter_map(|site| estimate(workload, slo, site, true, Some(edge), config).latency());
+    let latencies = sites.filter_map(|site| estimate(workload, slo, site, true, edge, config).latency());
     let shortest = latencies.min()?;
     Some(deadline.saturating_sub(shortest.signed()))
 }

@@ -55,7 +55,7 @@ fn waits_for_trait(sites: &[Assessment<'_>]) -> bool {
 fn cloud_reason(case: &Case<'_, '_>, sites: &[Assessment<'_>], chosen: &Assessment<'_>, row: u8) -> Reason {
     let edge = sites.iter().find(|site| rank::is_edge(site));
     let is_excluded = |edge: &Assessment<'_>| !edge.is_possible() && !edge.is_refused(RefusalCode::TooLarge);
-    let is_pinned = edge.is_some_and(|edge| is_excluded(edge) || edge.site.nodes.is_empty());
+    let is_pinned = edge.is_none_or(|edge| is_excluded(edge) || edge.site.nodes.is_empty());
     if is_pinned {
         return Reason::CloudPinnedByPod;
     }

@@ -105,6 +105,37 @@ fn built_in_metrics_are_scored_per_site() {
 }
 
 #[test]
+fn energy_is_scored_where_it_is_stated_and_measured() {
+    let mut fleet = fleet();
+    let traffic =
+        |source: &str, target: &str, bytes: u64| json!({"source": source, "target": target, "bytesPerSecond": bytes});
+    let score = |fleet: &Value, built_in: &str| {
+        let found = evaluated(
+            fleet,
+            "cm_normalized_a",
+            metric(json!({"builtIn": built_in, "normMax": 1_000})),
+            &[],
+        );
+        ["edge", "cloud", "dark"].map(|site| of(&found, site))
+    };
+    let unknown = "a: the energy is not stated (energy), or the traffic not measured";
+    fleet["links"] = json!([
+        traffic("edge", "cloud", 1_000_000_000),
+        traffic("edge", "dark", 500_000_000)
+    ]);
+    assert_eq!(score(&fleet, "network_watts"), [unknown; 3]);
+    assert_eq!(score(&fleet, "link_watts"), ["0", unknown, unknown]);
+    fleet["sites"][0]["energy"] = json!({"joulesPerGigabyte": 100});
+    fleet["sites"][1]["energy"] = json!({"joulesPerGigabyte": 300, "joulesPerMillionPackets": 10, "idleWatts": 5});
+    assert_eq!(score(&fleet, "network_watts"), ["0.15", unknown, unknown]);
+    let back = json!({"source": "cloud", "target": "edge", "bytesPerSecond": 0, "packetsPerSecond": 2_000_000});
+    fleet["links"].as_array_mut().unwrap().push(back);
+    assert_eq!(score(&fleet, "network_watts"), ["0.15", "0.025", unknown]);
+    assert_eq!(score(&fleet, "link_watts"), ["0", "0.125", unknown]);
+    assert_eq!(score(&fleet, "flow_joules_per_gigabyte"), ["0", "0.42", unknown]);
+}
+
+#[test]
 fn series_are_assigned_to_sites_and_nodes() {
     let by = |by: &str, series: &[Series]| {
         let found = evaluated(

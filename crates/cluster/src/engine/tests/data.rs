@@ -97,6 +97,7 @@ fn pods_sharing_an_unbound_claim_go_to_the_same_site() {
             rtt,
             loss: None,
             as_of,
+            ..Link::default()
         };
         Change::Link("cloud".into(), Some(link))
     };

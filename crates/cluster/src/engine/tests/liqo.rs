@@ -131,6 +131,7 @@ fn liqo_status_makes_link_unreachable_or_supplies_its_rtt() {
             rtt,
             loss: Some(edgeward_kube::units::Permille(0)),
             as_of: NOW.moment,
+            ..Link::default()
         })
     };
     let server = |status| RemoteCluster {

@@ -56,6 +56,31 @@ impl Probed {
 }
 
 #[test]
+fn jitter_and_average_follow_the_answers() {
+    let mut link = Probed::new(1);
+    link.rounds(5, [Some(20)]);
+    assert_eq!(
+        (link.link().jitter, link.link().average_rtt),
+        (Some(Micros(0)), Some(Micros::from_millis(20)))
+    );
+    link.round([Some(50)]);
+    let first = link.link();
+    // A probe every 2 s counts for 1 − e^(−2/30) of the average.
+    assert_eq!(
+        (first.jitter, first.average_rtt),
+        (Some(Micros(6_000)), Some(Micros(21_935)))
+    );
+    link.round([None]);
+    assert_eq!(
+        (link.link().jitter, link.link().average_rtt),
+        (first.jitter, first.average_rtt)
+    );
+    link.rounds(60, [Some(50)]);
+    let settled = link.link().average_rtt.unwrap();
+    assert!((49_000..=50_000).contains(&settled.0), "{settled}");
+}
+
+#[test]
 fn link_has_no_state_before_five_outcomes() {
     let mut link = Probed::new(1);
     assert_eq!(link.rounds(4, [Some(20)]).health.link(), None);
@@ -65,6 +90,9 @@ fn link_has_no_state_before_five_outcomes() {
             state: LinkState::Healthy,
             rtt: Some(Micros::from_millis(20)),
             loss: Some(Permille(0)),
+            jitter: Some(Micros(0)),
+            average_rtt: Some(Micros::from_millis(20)),
+            source: LinkSource::Probe,
             as_of: Moment(10_000_000),
         }
     );
@@ -164,6 +192,9 @@ fn five_losses_make_link_unreachable_and_keep_last_rtt() {
             state: LinkState::Unreachable,
             rtt: Some(Micros::from_millis(20)),
             loss: Some(Permille(1_000)),
+            jitter: None,
+            average_rtt: Some(Micros::from_millis(20)),
+            source: LinkSource::Probe,
             as_of: link.now,
         }
     );

@@ -53,6 +53,7 @@ impl Cluster {
                 rtt: Some(Micros::from_millis(millis)),
                 loss: Some(edgeward_kube::units::Permille(0)),
                 as_of: self.now.moment,
+                ..Link::default()
             };
             self.sees(&Change::Link(site.into(), Some(link)));
         }

@@ -1,0 +1,89 @@
+//! Documents of the cost map: a table, JSON, ALTO, and the topologies of other schedulers.
+
+pub mod alto;
+mod topologies;
+
+use clap::ValueEnum;
+use edgeward_decision::document::without_nulls;
+use edgeward_decision::model::cost_map::{Figure, Route};
+use edgeward_decision::model::snapshot::Snapshot;
+use edgeward_kube::units::{Micros, Moment};
+use serde_json::{Value, json};
+
+/// Format of a cost map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// For programs (docs/reference/output.md).
+    Json,
+    /// The directory, the network map and the cost maps of RFC 7285.
+    Alto,
+    /// A NetworkTopology of the network-aware plugins of kube-scheduler.
+    Diktyo,
+    /// A NetworkTopology of CODECO's QoS scheduler.
+    Codeco,
+}
+
+/// The column names of [`row`].
+pub const HEADER: &str = "SOURCE,TARGET,RTT,JITTER,LOSS,BANDWIDTH,POWER,RTT FROM";
+
+/// The document in this format, except for a table. Measurements of the WAN count for `ttl`.
+pub fn document(format: Format, snapshot: &Snapshot, ttl: Micros, now: Moment) -> Value {
+    let routes = snapshot.cost_map(ttl, now);
+    match format {
+        Format::Table | Format::Json => json!({ "links": routes.iter().map(entry).collect::<Vec<_>>() }),
+        Format::Alto => alto::documents(snapshot, &routes),
+        Format::Diktyo => topologies::diktyo(&routes),
+        Format::Codeco => topologies::codeco(snapshot, &routes),
+    }
+}
+
+fn entry(route: &Route<'_>) -> Value {
+    without_nulls(json!({
+        "source": route.source,
+        "target": route.target,
+        "rttMs": value(route.rtt),
+        "jitterMs": value(route.jitter),
+        "lossPct": value(route.loss),
+        "bandwidth": route.bandwidth.map(|(bandwidth, _)| bandwidth),
+        "watts": route.microwatts.map(watts),
+        "from": {
+            "rtt": origin(route.rtt),
+            "jitter": origin(route.jitter),
+            "loss": origin(route.loss),
+            "bandwidth": origin(route.bandwidth),
+        },
+    }))
+}
+
+fn value<T: Into<Value>>(figure: Figure<T>) -> Option<Value> {
+    figure.map(|(value, _)| value.into())
+}
+
+fn origin<T>(figure: Figure<T>) -> Option<&'static str> {
+    figure.map(|(_, source)| source.as_str())
+}
+
+fn watts(microwatts: u64) -> f64 {
+    microwatts as f64 / 1e6
+}
+
+/// The cells of a route for people.
+pub fn row(route: &Route<'_>) -> [String; 8] {
+    let known = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let ms = |figure: Figure<Micros>| known(figure.map(|(time, _)| format!("{time} ms")));
+    [
+        route.source.to_owned(),
+        route.target.to_owned(),
+        ms(route.rtt),
+        ms(route.jitter),
+        known(value(route.loss).map(|loss| format!("{loss} %"))),
+        known(route.bandwidth.map(|(bandwidth, _)| bandwidth.into())),
+        known(route.microwatts.map(|power| format!("{} W", watts(power)))),
+        known(origin(route.rtt).map(ToOwned::to_owned)),
+    ]
+}
+
+#[cfg(test)]
+mod tests;
