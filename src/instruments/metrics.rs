@@ -157,6 +157,8 @@ metrics! {
     wan_jitter: Decimals<1> = "wan_jitter_seconds" ["site"] "Mean difference between the round-trip times of successive probes";
     wan_bandwidth: Decimals<2> = "wan_bandwidth_bits" ["site", "direction"] "Measured or stated bandwidth of the site, up or down";
     network_watts: Decimals<1> = "network_watts" ["site"] "Power of what the site sends on its links";
+    profile_score: Decimals<2> = "profile_score" ["profile", "site"] "Score of the site by the profile";
+    profile_preferred: Gauges<2> = "profile_preferred" ["profile", "site"] "1 for the site that the profile prefers";
     pub wan_probes: Counters<3> = "wan_probes" ["site", "endpoint", "outcome"] "WAN probes answered or lost";
 }
 

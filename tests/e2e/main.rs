@@ -6,6 +6,7 @@
 #[macro_use]
 extern crate edgeward_harness;
 
+mod auction;
 mod certificates;
 mod commands;
 mod configuration;

@@ -1,4 +1,4 @@
-//! Metrics of sites and of the WAN links to them, from one snapshot. Labels use the configured site names.
+//! Metrics of sites, of the WAN links to them, and of their scores, from one snapshot. Labels use the configured site names.
 
 use edgeward_decision::model::link::{Link, LinkState};
 use edgeward_decision::model::slo::Class;
@@ -24,7 +24,10 @@ impl Metrics {
         ] {
             gauges.clear();
         }
-        self.wan_bandwidth.clear();
+        for gauges in [&self.wan_bandwidth, &self.profile_score] {
+            gauges.clear();
+        }
+        self.profile_preferred.clear();
         for site in &snapshot.sites {
             self.show_site(site);
             if let Some(link) = site.link {
@@ -32,6 +35,17 @@ impl Metrics {
             }
             if let Some(power) = snapshot.network_microwatts(site) {
                 self.network_watts.at([site.name()]).set(power as f64 / 1e6);
+            }
+        }
+        for (name, profile) in &*snapshot.profiles {
+            for (site, score) in &profile.sites {
+                // The score of pods that miss no optional trait.
+                if let Some(score) = score.by_missing.first() {
+                    self.profile_score.at([&**name, &**site]).set(score.as_f64());
+                }
+            }
+            if let Some(site) = &profile.preferred {
+                self.profile_preferred.at([&**name, &**site]).set(1);
             }
         }
     }

@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use edgeward_decision::model::link::{Bandwidth, Link, LinkState};
+use edgeward_decision::model::scores::{Better, ProfileScores, Score, SiteScore};
 use edgeward_decision::model::site::SiteDefinition;
 use edgeward_decision::model::snapshot::{Site, Snapshot};
 use edgeward_kube::units::{Micros, Moment, Permille};
@@ -58,6 +59,18 @@ fn every_metric_touched() -> String {
     Arc::make_mut(&mut cloud.definition).energy = serde_json::from_value(energy).unwrap();
     let edge = Site::new(Arc::new(SiteDefinition::edge()));
     let mut snapshot = Arc::unwrap_or_clone(published(vec![edge, cloud]));
+    let score = SiteScore {
+        by_missing: [Score(500_000)].into(),
+        as_of: Moment(0),
+    };
+    let scores = ProfileScores {
+        better: Better::Higher,
+        margin: Score(0),
+        staleness: Micros(0),
+        preferred: Some("edge".into()),
+        sites: [("edge".into(), score)].into(),
+    };
+    snapshot.profiles = Arc::new([("room".into(), Arc::new(scores))].into());
     let links = Arc::make_mut(&mut snapshot.links);
     links.entry("cloud", "edge").or_default().bytes = Some(1);
     metrics.follow(Arc::new(SharedState::new(Arc::new(snapshot), Micros(0))));

@@ -50,14 +50,20 @@ pub struct Server {
 
 impl Server {
     pub fn start(program: &Path, exporter: &Exporter) -> Result<Self> {
+        let job =
+            json!({"job_name": "edge", "honor_labels": true, "static_configs": [{"targets": [exporter.address]}]});
+        Self::scraping(program, &[job])
+    }
+
+    /// Starts a server with these scrape configurations.
+    pub fn scraping(program: &Path, jobs: &[Value]) -> Result<Self> {
         let [address] = free_addresses()?;
         let dir = tempfile::Builder::new().prefix("edgeward-prometheus-").tempdir()?;
-        let config = format!(
-            "global: {{scrape_interval: 500ms, scrape_timeout: 500ms}}\n\
-             scrape_configs: [{{job_name: edge, honor_labels: true, static_configs: [{{targets: ['{}']}}]}}]\n",
-            exporter.address
-        );
-        fs::write(dir.path().join("prometheus.yml"), config)?;
+        let config = json!({
+            "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms"},
+            "scrape_configs": jobs,
+        });
+        fs::write(dir.path().join("prometheus.yml"), config.to_string())?;
         let mut server = Self {
             address,
             program: program.to_owned(),

@@ -134,7 +134,8 @@ impl Ledger {
         self.freed += u64::from(self.other_replicas < before && self.open() > 0);
     }
 
-    fn replicas(&self) -> u32 {
+    /// The number of replicas that decide, this one included.
+    pub(super) fn replicas(&self) -> u32 {
         self.other_replicas.saturating_add(1)
     }
 

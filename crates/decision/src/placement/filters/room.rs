@@ -93,6 +93,8 @@ pub(super) fn asked(workload: &Workload<'_>, number: impl Fn(&str) -> i64) -> Ma
 }
 
 /// Refuses a site whose link the pod's traffic would fill beyond its bandwidth, with the traffic that is left in each direction.
+/// Each replica may place a pod before it sees those of the others, and kube-scheduler refuses none of them. So there must be room
+/// for one new pod of each replica. The leader alone places gated pods.
 pub(super) fn no_bandwidth(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
     let asked = case.workload.request.bandwidth;
     let left = case.room.bandwidth_left(asked, found.site);
@@ -100,13 +102,23 @@ pub(super) fn no_bandwidth(case: &Case<'_, '_>, found: &Assessment<'_>) -> Optio
         ("egress", asked.egress, left.egress),
         ("ingress", asked.ingress, left.ingress),
     ];
-    let lacking = both.into_iter().filter(|(_, asked, left)| asked > left);
+    let replicas = match case.workload.gated_for {
+        None => case.room.ledger.replicas(),
+        Some(_) => 1,
+    };
+    let lacking = both
+        .into_iter()
+        .filter(|(_, asked, left)| asked.saturating_mul(replicas.into()) > *left);
     let numbers = lacking
         .flat_map(|(name, asked, left)| [(format!("{name}Bits"), asked), (format!("{name}LeftBits"), left.max(0))]);
     let refusal = numbers.fold(Refusal::new(RefusalCode::NoBandwidth), |refusal, (name, bits)| {
         refusal.with(&name, bits)
     });
-    (!refusal.numbers.is_empty()).then_some(refusal)
+    let is_refused = !refusal.numbers.is_empty();
+    is_refused.then(|| match replicas {
+        1 => refusal,
+        several => refusal.with("replicas", several),
+    })
 }
 
 /// Refuses a site where a pod of the same controller is Pending for something that edgeward does not evaluate.

@@ -56,7 +56,27 @@ fn reservations_of_all_namespaces_take_bandwidth() {
 
 #[test]
 fn burst_does_not_spend_bandwidth_twice() {
-    assert_eq!([1, 2, 3].map(in_a_burst), [2, 1, 1]);
+    assert_eq!([1, 2, 3].map(in_a_burst), [2, 1, 0]);
+}
+
+#[test]
+fn new_pod_needs_bandwidth_for_one_pod_of_each_replica() {
+    let mut fleet = narrow();
+    fleet["nodes"][1]["used"] = json!({"cpu": "1", "pods": 1, "kubernetes.io/egress-bandwidth": "8M"});
+    let snapshot = testkit::snapshot(&fleet);
+    let mut ledger = Ledger::new(Config::default().reservation_ttl);
+    ledger.set_replicas(2);
+    let room = Room::new(&snapshot, &ledger, QueueKey::LAST, "shop");
+    let refused = |gated_for: Option<Micros>| {
+        let workload = Workload {
+            gated_for,
+            ..workload(&sending("8M", json!({})))
+        };
+        let verdict = decide(&workload, &room, &Config::default(), NOW);
+        verdict.sites[1].is_refused(RefusalCode::NoBandwidth)
+    };
+    // 12 Mbit/s are left. The leader alone places gated pods.
+    assert_eq!([refused(None), refused(Some(Micros(1)))], [true, false]);
 }
 
 #[test]
