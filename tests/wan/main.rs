@@ -32,6 +32,7 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("probes::tcp_lossy", |wan| probes::lossy(wan, &tcp(wan)?)),
     ("probes::icmp_cut", |wan| probes::cut(wan, &icmp(wan)?)),
     ("probes::tcp_cut", |wan| probes::cut(wan, &tcp(wan)?)),
+    ("probes::cost_map", |_| probes::cost_map()),
 ];
 
 fn main() -> ExitCode {

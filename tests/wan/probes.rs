@@ -4,12 +4,14 @@ use std::ops::Range;
 
 use edgeward::testkit::{Clock, Metrics, Probers};
 use edgeward_cluster::wan::Links;
-use edgeward_decision::config::Probing;
+use edgeward_decision::config::{Config, Probing};
+use edgeward_decision::fleet_file;
+use edgeward_decision::model::cost_map::Route;
 use edgeward_decision::model::endpoint::Endpoint;
-use edgeward_decision::model::link::{Link, LinkState, Thresholds};
+use edgeward_decision::model::link::{Link, LinkSource, LinkState, Thresholds};
 use edgeward_harness::prelude::*;
-use edgeward_harness::wan::{Conditions, Wan};
-use edgeward_kube::units::{Micros, Permille};
+use edgeward_harness::wan::{Conditions, Wan, icmp};
+use edgeward_kube::units::{Micros, Moment, Permille};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -147,5 +149,72 @@ fn rtt_settles(observed: &Observed, millis: Range<u64>) -> Result<()> {
         let rtt = link.rtt.context("no RTT")?;
         ensure!(millis.contains(&(rtt.0 / 1000)), "{link:?}");
         Ok(())
+    })
+}
+
+/// The cost map of three clouds has the RTTs of their links. A link that is cut has a loss of 100 % and no RTT.
+pub(crate) fn cost_map() -> Result<()> {
+    const NAMES: [&str; 3] = ["near", "far", "away"];
+    const RTTS: [u64; 3] = [12, 60, 150];
+    let mut fleet = json!({"sites": [{"name": "edge", "kind": "edge"}]});
+    let mut links = vec![];
+    for (name, rtt) in NAMES.into_iter().zip(RTTS) {
+        let wan = Wan::open()?;
+        wan.set(Conditions::rtt(rtt));
+        let observed = Observed::start(&wan, &icmp(&wan)?, FAST)?;
+        links.push((name, wan, observed));
+        let site = json!({"name": name, "kind": "cloud", "nodeSelector": {"site": name}});
+        fleet["sites"].as_array_mut().context("a list")?.push(site);
+    }
+    let config = Config::default();
+    // All probers started about now. The table is read long before a link is stale.
+    let map = |read: &dyn Fn(&[Route<'_>]) -> Result<()>| -> Result<()> {
+        let mut snapshot = fleet_file::read(&fleet, &config, Moment(0))?;
+        for site in &mut snapshot.sites[1..] {
+            let observed = links.iter().find(|(name, ..)| *name == site.name());
+            let link = observed.context("a link")?.2.link()?;
+            site.link = Some(Link {
+                as_of: Moment(0),
+                ..link
+            });
+        }
+        read(&snapshot.cost_map(config.telemetry_ttl, Moment(0)))
+    };
+    let of = |routes: &[Route<'_>], name: &str| -> Result<Option<Micros>> {
+        let route = routes
+            .iter()
+            .find(|route| (route.source, route.target) == ("edge", name));
+        Ok(route.context("no route")?.rtt.map(|(rtt, _)| rtt))
+    };
+    eventually("the table has the RTTs of the links", BOUND, || {
+        map(&|routes| {
+            for (name, rtt) in NAMES.into_iter().zip(RTTS) {
+                let found = of(routes, name)?.context("no RTT")?;
+                ensure!(
+                    (rtt * 1_000..(rtt + 5) * 1_000).contains(&found.0),
+                    "{name}: {found} ms"
+                );
+                println!("{name}: {rtt} ms are seen as {found} ms");
+            }
+            Ok(())
+        })
+    })?;
+    links[1].1.set(Conditions {
+        is_cut: true,
+        ..Conditions::rtt(60)
+    });
+    eventually("the cut link is lost", BOUND, || {
+        map(&|routes| {
+            let cut = routes
+                .iter()
+                .find(|route| (route.source, route.target) == ("edge", "far"));
+            let cut = cut.context("no route")?;
+            ensure!(
+                cut.rtt.is_none() && cut.loss == Some((Permille::ONE, LinkSource::Probe)),
+                "{cut:?}"
+            );
+            ensure!(of(routes, "near")?.is_some(), "{routes:?}");
+            Ok(())
+        })
     })
 }

@@ -224,6 +224,11 @@ fn sites(
         }
         stated.push((definition, Some(site)));
     }
+    let is_edge = |(_, site): &(Value, Option<Site>)| site.as_ref().is_some_and(Site::is_edge);
+    if !stated.iter().any(is_edge) {
+        checks.fault("sites", "has no site of kind edge");
+        return None;
+    }
     let definitions = stated.iter().map(|(definition, _)| definition.clone()).collect();
     settings.insert("sites".into(), definitions);
     let config = config(settings, checks)?;
