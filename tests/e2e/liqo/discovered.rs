@@ -31,6 +31,8 @@ fn discovered_cluster_gets_offloaded_pods(fixture: &Fixture<'_>) -> Result<()> {
     becomes(fixture, fits, [cloud.id, FULL])?;
     on_two_nodes(fixture, cloud)?;
     by_runtime_class(fixture, cloud, &edgeward, &config)?;
+    by_label(fixture, cloud, &edgeward, &config)?;
+    without_edge(fixture, cloud, &edgeward, &config)?;
     says_nothing(fixture, cloud, &edgeward, &in_refused, &stuck, &config)?;
     while_it_is_frozen(fixture, cloud, &edgeward)?;
 
@@ -159,6 +161,58 @@ fn by_runtime_class(fixture: &Fixture<'_>, cloud: &Provider, edgeward: &Edgeward
         ensure!(pod["spec"]["runtimeClassName"].is_null(), "{pod}");
         Ok(())
     })
+}
+
+/// The site has a label of its virtual nodes while they agree. The pods' `sites` select by it.
+fn by_label(fixture: &Fixture<'_>, cloud: &Provider, edgeward: &Edgeward<'_>, without: &Value) -> Result<()> {
+    let mut config = without.clone();
+    config["liqo"] = json!({"siteLabels": ["region"]});
+    edgeward.set_config(&config)?;
+    let nodes = fixture
+        .kubectl
+        .run(&["get", "virtualnodes", "--all-namespaces", "--output=json"], "")?;
+    let nodes: Value = serde_json::from_str(&nodes.stdout)?;
+    let nodes: Vec<_> = nodes["items"].as_array().into_iter().flatten().collect();
+    ensure!(nodes.len() == 2, "{nodes:?}");
+    let label = |node: &Value, region: &str| {
+        let [namespace, name] = ["namespace", "name"].map(|field| node["metadata"][field].as_str().unwrap_or_default());
+        let patch = json!({"spec": {"labels": {"region": region}}}).to_string();
+        let kubectl = fixture.kubectl_in(namespace);
+        kubectl.run(&["patch", "virtualnode", name, "--type=merge", "--patch", &patch], "")
+    };
+    let mut asking = pod("asking", "100m");
+    asking["metadata"]["annotations"]["slo.example.io/sites"] = json!("region=eu");
+    let becomes = |site: Option<&str>| {
+        eventually("the label counts", BOUND, || {
+            let pod = fixture.kubectl.dry_run(&asking)?;
+            ensure!(annotation(&pod, "site") == site, "{pod}");
+            Ok(())
+        })
+    };
+    becomes(None)?;
+    for node in &nodes {
+        label(node, "eu")?;
+    }
+    becomes(Some(cloud.id))?;
+    label(nodes[0], "us")?;
+    becomes(None)?;
+    edgeward.set_config(without)
+}
+
+/// Without an edge site, a pod that would fit the edge goes to the cloud.
+fn without_edge(fixture: &Fixture<'_>, cloud: &Provider, edgeward: &Edgeward<'_>, with: &Value) -> Result<()> {
+    edgeward.set_config(&json!({"sites": []}))?;
+    let goes = |expected: [&str; 2]| {
+        eventually("the fleet has other sites", BOUND, || {
+            let pod = fixture.kubectl.dry_run(&pod("small", "100m"))?;
+            let found = ["site", "reason"].map(|key| annotation(&pod, key));
+            ensure!(found == expected.map(Some), "{pod}");
+            Ok(())
+        })
+    };
+    goes([cloud.id, "cloud_pinned_by_pod"])?;
+    edgeward.set_config(with)?;
+    goes(["edge", "edge_feasible_slo_met"])
 }
 
 /// Creates a pod that goes to the cloud, where Liqo may not create pods of this namespace. Returns the pod as created.
