@@ -24,6 +24,7 @@ use edgeward_cluster::engine::SharedState;
 use edgeward_decision::config::Config;
 use edgeward_decision::keys::Keys;
 use edgeward_decision::model::link::{Link, LinkState};
+use edgeward_decision::model::site::SiteDefinition;
 use edgeward_decision::placement::verdict::Reason;
 use edgeward_decision::pod::Pod;
 use edgeward_kube::node;
@@ -65,10 +66,12 @@ fn main() {
 async fn measure() {
     let metrics = Arc::new(Metrics::new());
     let clock = Clock::start();
-    let reviewer = start(reviewer(clock, &metrics), clock, &metrics).await;
+    let many_metrics = Arc::new(Metrics::new());
+    let many = start(reviewer(clock, &many_metrics, 128), clock, &many_metrics).await;
+    let reviewer = start(reviewer(clock, &metrics, 1), clock, &metrics).await;
     let constant = start(Constant, clock, &Arc::new(Metrics::new())).await;
 
-    println!("Resident with both servers and the view: {} MiB\n", resident() >> 20);
+    println!("Resident with the servers and both views: {} MiB\n", resident() >> 20);
     println!("| closed loop, {CONNECTIONS} connections | reviews a second |");
     println!("|---|---:|");
     // The two handlers alternate, so that a disturbance affects both.
@@ -87,10 +90,14 @@ async fn measure() {
 
     println!("| open loop, {RATE} a second | p50 | p99 | p99.9 | server side, p99 | p99.9 |");
     println!("|---|---:|---:|---:|---:|---:|");
-    for (name, keep_alive) in [("connections kept alive", true), ("a connection for each", false)] {
-        let before = durations(&metrics);
-        let mut times = latency(&reviewer, keep_alive).await;
-        let after = durations(&metrics);
+    for (name, server, metrics, keep_alive) in [
+        ("connections kept alive", &reviewer, &metrics, true),
+        ("a connection for each", &reviewer, &metrics, false),
+        ("connections kept alive, 128 clouds", &many, &many_metrics, true),
+    ] {
+        let before = durations(metrics);
+        let mut times = latency(server, keep_alive).await;
+        let after = durations(metrics);
         times.sort_unstable();
         let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
         let client = [0.5, 0.99, 0.999].map(|share| format!("{:.1?}", at(share))).join(" | ");
@@ -152,10 +159,14 @@ async fn start<A: Answer>(answer: A, clock: Clock, metrics: &Arc<Metrics>) -> Se
     .unwrap()
 }
 
-/// A reviewer with a live view of 1,000 nodes and 10,000 pods and with free capacity. Reservations expire after 0.1 s instead
-/// of being confirmed.
-fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
+/// A reviewer with a live view of 1,000 nodes and 10,000 pods, with free capacity at the edge, and with a node in each cloud.
+/// Reservations expire after 0.1 s instead of being confirmed.
+fn reviewer(clock: Clock, metrics: &Arc<Metrics>, clouds: usize) -> Reviewer {
+    let names: Vec<_> = (0..clouds).map(|i| format!("cloud-{i}")).collect();
+    let mut sites = vec![Arc::new(SiteDefinition::edge())];
+    sites.extend(names.iter().map(|name| Arc::new(SiteDefinition::of_cluster(name))));
     let config = Config {
+        sites,
         telemetry_ttl: Micros::from_secs(3_600),
         reservation_ttl: Micros::from_millis(100),
         ..Config::default()
@@ -167,6 +178,15 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
         let node = json!({
             "metadata": {"name": format!("edge-{i}"), "labels": {"node.role/edge": "true", "zone": format!("{}", i % 3)}},
             "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "400Gi", "pods": "500"},
+                       "conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        cache.apply_node(node::from_json(&node.to_string()).unwrap());
+    }
+    for name in &names {
+        let labels = json!({"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": name});
+        let node = json!({
+            "metadata": {"name": name, "labels": labels},
+            "status": {"allocatable": {"cpu": "640", "memory": "2560Gi", "ephemeral-storage": "400Gi", "pods": "5000"},
                        "conditions": [{"type": "Ready", "status": "True"}]},
         });
         cache.apply_node(node::from_json(&node.to_string()).unwrap());
@@ -186,16 +206,16 @@ fn reviewer(clock: Clock, metrics: &Arc<Metrics>) -> Reviewer {
     Kind::REQUIRED
         .into_iter()
         .for_each(|kind| cache.record_event(kind, now));
-    cache.apply_link(
-        "cloud",
-        Some(Link {
+    for name in &names {
+        let link = Link {
             state: LinkState::Healthy,
             rtt: Some(Micros(25_000)),
             loss: Some(Permille(0)),
             as_of: Moment(i64::MAX / 2),
             ..Link::default()
-        }),
-    );
+        };
+        cache.apply_link(name, Some(link));
+    }
     let shared = SharedState::new(Arc::new(cache.publish(now)), config.reservation_ttl);
     // The cache stays alive for the whole run, as it does in the watch task.
     std::mem::forget(cache);
