@@ -44,6 +44,10 @@ cert-manager:
 liqo:
     cargo xtask liqo
 
+# Copy OCM's definition of the end-to-end tests into the cache.
+ocm:
+    cargo xtask ocm
+
 # The tests beside a real Prometheus server alone.
 prometheus *args:
     cargo test --locked --test prometheus -- {{args}}

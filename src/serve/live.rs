@@ -14,7 +14,7 @@ use crate::config::Versions;
 use crate::controllers::events::Recorder;
 use crate::controllers::lease::Election;
 use crate::controllers::status::Statuses;
-use crate::controllers::{Context, backstop, executor, moves};
+use crate::controllers::{Context, backstop, executor, moves, ocm};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::liqo::Liqo;
@@ -163,7 +163,13 @@ pub(super) async fn view(
         ),
         Task::endless(
             "WAN probes",
-            wan::follow(versions, clock, metrics(), changes, met("first round of WAN probes")),
+            wan::follow(
+                versions.clone(),
+                clock,
+                metrics(),
+                changes,
+                met("first round of WAN probes"),
+            ),
         ),
         // The engine computes the view and the release plan.
         Task::endless("observer", async move { observer.run(engine.await, carry_out).await }).on(&thread),
@@ -174,6 +180,7 @@ pub(super) async fn view(
         Task::endless("backstop", backstop::run(context.clone(), reports)),
         Task::endless("moves", moves::run(context.clone(), movable)),
         Task::endless("statuses", statuses.run()),
+        Task::endless("OCM", ocm::run(context.clone(), versions)),
     ];
     Ok(View {
         config,

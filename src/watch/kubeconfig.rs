@@ -3,9 +3,9 @@
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::Config;
@@ -33,10 +33,37 @@ pub(crate) fn client_config(context: Option<&str>) -> anyhow::Result<(Config, Op
             (in_pod.context(no_cluster)?, None)
         }
     };
-    if config.proxy_url.is_none() {
-        config.proxy_url = proxy_of(&environment, &config.cluster_url)?;
-    }
+    set_proxy(&mut config, &environment)?;
     Ok((config, context))
+}
+
+/// Returns the client configuration for the current context of this kubeconfig, which comes from a Secret. It may name no
+/// program: it would run with the rights of this process, and might never end.
+///
+/// # Errors
+/// There is no such configuration, or it cannot be used. The text has no secret of the file.
+pub(crate) fn of_file(file: &Path) -> anyhow::Result<Config> {
+    let kubeconfig = Kubeconfig::read_from(file).map_err(|error| match error {
+        KubeconfigError::Parse(error) => {
+            let line = error.location().map_or(0, |at| at.line());
+            anyhow!("line {line} is not that of a kubeconfig")
+        }
+        error => error.into(),
+    })?;
+    let (mut config, context) = of_context(kubeconfig, None)?;
+    let user = &config.auth_info;
+    if user.exec.is_some() || user.auth_provider.is_some() {
+        bail!("the user of context {context:?} runs a program; use a token or a client certificate");
+    }
+    set_proxy(&mut config, &|name| std::env::var_os(name))?;
+    Ok(config)
+}
+
+fn set_proxy(config: &mut Config, environment: Environment<'_>) -> anyhow::Result<()> {
+    if config.proxy_url.is_none() {
+        config.proxy_url = proxy_of(environment, &config.cluster_url)?;
+    }
+    Ok(())
 }
 
 /// Merges the existing files of `KUBECONFIG`, or reads the file in the home directory. The first file with a value
@@ -288,5 +315,11 @@ mod tests {
         assert_eq!(config.proxy_url.unwrap(), "http://proxy.test:3128/");
         let error = of_context(read(&|_| Some(path.clone().into())).unwrap(), Some("x")).unwrap_err();
         assert_eq!(error.to_string(), r#"there is no context "x""#);
+        let error = of_file(&path).unwrap_err();
+        let refused = "the user of context \"c\" runs a program; use a token or a client certificate";
+        assert_eq!(error.to_string(), refused);
+        std::fs::write(&path, "users:\n- name: u\n  user: my-secret\n").unwrap();
+        let error = format!("{:#}", of_file(&path).unwrap_err());
+        assert_eq!(error, "line 3 is not that of a kubeconfig");
     }
 }

@@ -32,6 +32,9 @@ impl Gvr {
     pub(crate) const POD_GROUPS: Self = Self::of("scheduling.k8s.io", "v1alpha2", "podgroups");
     pub(crate) const COSCHEDULING_POD_GROUPS: Self = Self::of("scheduling.x-k8s.io", "v1alpha1", "podgroups");
 
+    // Open Cluster Management.
+    pub(crate) const SCORES: Self = Self::of("cluster.open-cluster-management.io", "v1alpha1", "addonplacementscores");
+
     // Kinds of Liqo.
     pub(crate) const CONNECTIONS: Self = Self::of("networking.liqo.io", "v1beta1", "connections");
     pub(crate) const FOREIGN_CLUSTERS: Self = Self::of("core.liqo.io", "v1beta1", "foreignclusters");

@@ -62,6 +62,12 @@ impl Module {
         output(&mut list)?.context("go is no longer installed")
     }
 
+    /// Downloads a required module and returns its folder.
+    pub(crate) fn downloaded(&self, module: &str) -> Result<String> {
+        output(&mut self.go(&["mod", "download", module]))?;
+        self.required(module, "Dir")
+    }
+
     /// Builds these packages, or all tools of the module, into a file or a folder. Reports progress every 15 s.
     pub(crate) fn build(&self, packages: &[&str], ldflags: &str, into: &Path) -> Result<()> {
         const REPORT_EVERY: Duration = Duration::from_secs(15);

@@ -15,6 +15,7 @@ pub(crate) const HELM: &str = "EDGEWARD_HELM";
 pub(crate) const CERT_MANAGER: &str = "EDGEWARD_CERT_MANAGER";
 pub(crate) const ACTIONLINT: &str = "EDGEWARD_ACTIONLINT";
 pub(crate) const LIQO: &str = "EDGEWARD_LIQO";
+pub(crate) const OCM: &str = "EDGEWARD_OCM";
 
 /// Returns the program `helm` (two minutes on two cores).
 pub(crate) fn helm() -> Result<PathBuf> {
@@ -76,6 +77,25 @@ pub(crate) fn liqo() -> Result<PathBuf> {
             copy_out(&files, &partial.join(name))?;
         }
         Ok(())
+    })
+}
+
+/// Returns the directory with the definition of AddOnPlacementScore, from the API of Open Cluster Management.
+pub(crate) fn ocm() -> Result<PathBuf> {
+    const DEFINITION: &str =
+        "cluster/v1alpha1/0000_05_clusters.open-cluster-management.io_addonplacementscores.crd.yaml";
+    let module = Module {
+        name: "OCM",
+        variable: OCM,
+        folder: workspace().join("tests/ocm"),
+        cache: "ocm",
+    };
+    if let Some(dir) = ready_made(module.variable)? {
+        return Ok(dir);
+    }
+    module.built(&["1", DEFINITION], |partial| {
+        let sources = PathBuf::from(module.downloaded("open-cluster-management.io/api")?);
+        copy_out(&[sources.join(DEFINITION)], &partial.join("crds"))
     })
 }
 

@@ -6,6 +6,7 @@ mod gating;
 mod liqo;
 pub mod map;
 mod moves;
+mod ocm;
 mod probing;
 mod prometheus;
 pub mod site_definition;
@@ -14,6 +15,7 @@ pub mod sites;
 pub use gating::{Gating, OnNoCapacity};
 pub use liqo::{Enabled, LiqoSettings};
 pub use moves::Moves;
+pub use ocm::Ocm;
 pub use probing::Probing;
 pub use prometheus::{Input, MeasuredTrait, Prometheus};
 
@@ -103,6 +105,9 @@ pub struct Config {
     pub prometheus: Option<Prometheus>,
     /// When running pods are [moved](../guide/operate.md#moves) to a better site
     pub moves: Moves,
+    /// An Open Cluster Management hub that gets [scores of the sites](../guide/clouds.md#open-cluster-management). Without effect
+    /// while the fleet comes from a file
+    pub ocm: Option<Ocm>,
 }
 
 /// An RTT threshold in milliseconds.
@@ -193,6 +198,7 @@ impl Default for Config {
             models: PerClass([model(500, 20), model(1_000, 50), model(2_000, 100)]),
             prometheus: None,
             moves: Moves::default(),
+            ocm: None,
         }
     }
 }
@@ -272,6 +278,9 @@ impl Config {
         if let Some(prometheus) = &self.prometheus {
             prometheus.check(faults);
         }
+        if let Some(ocm) = &self.ocm {
+            ocm.check(faults);
+        }
     }
 }
 
@@ -341,6 +350,7 @@ mod tests {
                 ],
             },
             "moves": {"enabled": true, "home": false, "profiles": false, "dwell": "1h", "keepFree": "7%", "perMinute": 9},
+            "ocm": {"kubeconfig": "/hub/kubeconfig", "clusters": {"edge": "factory", "cloud": "region-1"}, "period": "30s"},
         });
         let config = Config::read(&document).unwrap();
         let mut expected = json!(Config::default());

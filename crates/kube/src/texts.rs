@@ -25,7 +25,8 @@ macro_rules! texts {
     )+};
 }
 
-const NAMESPACE: &str = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$";
+/// Pattern of the name of a namespace.
+pub const NAMESPACE: &str = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$";
 
 texts! {
     LabelKey: "a label key: `[domain/]name`", LABEL_KEY, 317;

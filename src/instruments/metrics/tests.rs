@@ -82,6 +82,7 @@ fn every_metric_touched() -> String {
     metrics.config_faults(["explain"].into_iter());
     metrics.groups.at(["waiting"]);
     metrics.prometheus_queries.at(["wanRttSeconds", "ok"]);
+    metrics.ocm_writes.at(["written"]).inc();
     metrics.encode()
 }
 
