@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use edgeward_decision::config::{Config, Ocm};
-use edgeward_decision::model::link::{LinkState, Thresholds};
+use edgeward_decision::model::link::{Link, LinkState, Thresholds};
 use edgeward_decision::model::liqo::ApiServerStatus;
 use edgeward_decision::model::scores::{Better, Score};
 use edgeward_decision::model::site::SiteKind;
@@ -238,7 +238,8 @@ fn wan_rtt(site: &Site, config: &Config, now: Moment) -> i32 {
         return 100;
     }
     let threshold = Thresholds::from(config).with(site.definition.thresholds).rtt.signed();
-    let rtt = site.rtt(config.telemetry_ttl, now);
+    let is_known = |link: &Link| link.state != LinkState::Unreachable && now.since(link.as_of) <= config.telemetry_ttl;
+    let rtt = site.link.filter(is_known).and_then(|link| link.rtt);
     rtt.map_or(0, |rtt| percent(threshold.saturating_sub(rtt.signed()), threshold))
 }
 
