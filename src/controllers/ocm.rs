@@ -89,7 +89,13 @@ async fn export(context: &Context, settings: Option<&Ocm>) {
         context.metrics.ocm_writes.at([outcome]);
     }
     loop {
-        let mut exporter = Exporter::new(context, settings);
+        let mut exporter = Exporter {
+            context,
+            settings,
+            hub: None,
+            written: Written::new(),
+            failed: BTreeMap::new(),
+        };
         context.leadership.during(exporter.keep()).await;
     }
 }
@@ -105,22 +111,11 @@ struct Exporter<'c> {
     failed: BTreeMap<String, Outcome>,
 }
 
-impl<'c> Exporter<'c> {
-    fn new(context: &'c Context, settings: &'c Ocm) -> Self {
-        Self {
-            context,
-            settings,
-            hub: None,
-            written: Written::new(),
-            failed: BTreeMap::new(),
-        }
-    }
-
+impl Exporter<'_> {
     /// Writes what is due in each period, for ever. A change of what fails is logged once.
     async fn keep(&mut self) {
         loop {
-            let mut failures = vec![];
-            self.write_due(&mut failures).await;
+            let failures = self.write_due().await;
             let failed = failures.iter().map(|(what, failure)| (what.clone(), failure.outcome));
             let failed: BTreeMap<_, _> = failed.collect();
             if failed != self.failed {
@@ -132,8 +127,8 @@ impl<'c> Exporter<'c> {
     }
 
     /// Writes the scores that changed, and those whose validity is half over. The files of the kubeconfig are read each time, so
-    /// a new token counts without a restart.
-    async fn write_due(&mut self, failures: &mut Vec<(String, Failure)>) {
+    /// a new token counts without a restart. Returns what failed.
+    async fn write_due(&mut self) -> Vec<(String, Failure)> {
         let (context, settings) = (self.context, self.settings);
         let file = settings.kubeconfig.clone();
         let (hub, client) = match blocking(move || connect(&file)).await {
@@ -141,7 +136,7 @@ impl<'c> Exporter<'c> {
             Err(error) => {
                 let failure = Failure::new(Outcome::Kubeconfig, format_args!("{error:#}"));
                 context.metrics.ocm_writes.at([failure.outcome.as_str()]).inc();
-                return failures.push((settings.kubeconfig.display().to_string(), failure));
+                return vec![(settings.kubeconfig.display().to_string(), failure)];
             }
         };
         if self.hub.as_ref() != Some(&hub) {
@@ -159,7 +154,7 @@ impl<'c> Exporter<'c> {
             let result = write(&client, &cluster, &status(&scores, &valid_until)).await;
             (cluster, scores, result)
         };
-        let mut writes = stream::iter(due).map(write).buffer_unordered(AT_ONCE);
+        let (mut failures, mut writes) = (vec![], stream::iter(due).map(write).buffer_unordered(AT_ONCE));
         while let Some((cluster, scores, result)) = writes.next().await {
             let outcome = result
                 .as_ref()
@@ -170,6 +165,7 @@ impl<'c> Exporter<'c> {
                 Err(failure) => failures.push((cluster, failure)),
             }
         }
+        failures
     }
 }
 
