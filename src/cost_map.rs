@@ -5,7 +5,7 @@ mod topologies;
 
 use clap::ValueEnum;
 use edgeward_decision::document::without_nulls;
-use edgeward_decision::model::cost_map::{Figure, Route};
+use edgeward_decision::model::cost_map::{Figure, Route, watts};
 use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_kube::units::{Micros, Moment};
 use serde_json::{Value, json};
@@ -63,10 +63,6 @@ fn value<T: Into<Value>>(figure: Figure<T>) -> Option<Value> {
 
 fn origin<T>(figure: Figure<T>) -> Option<&'static str> {
     figure.map(|(_, source)| source.as_str())
-}
-
-fn watts(microwatts: u64) -> f64 {
-    microwatts as f64 / 1e6
 }
 
 /// The cells of a route for people.

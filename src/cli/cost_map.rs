@@ -10,9 +10,9 @@ use edgeward_kube::units::{Micros, Moment};
 
 use super::installed::Installed;
 use super::review::offline;
-use super::{Cluster, sentence, table};
+use super::{Cluster, table};
 use crate::cost_map::{self, Format};
-use crate::inspect::{self, Connection};
+use crate::inspect::Connection;
 use crate::platform::clock::Clock;
 
 /// Show RTT, jitter, loss, bandwidth and power of the links between sites.
@@ -55,14 +55,7 @@ impl CostMap {
     }
 
     async fn look(&self, connection: &Connection) -> anyhow::Result<(Arc<Snapshot>, Micros, Moment)> {
-        let found = self.installed.read(connection).await?;
-        if let Some(assumption) = found.assumption() {
-            tracing::warn!("{assumption}");
-        }
-        let (view, _) = inspect::view(connection, found.config, None).await?;
-        for error in &view.unread {
-            tracing::warn!("not taken into account: {}", sentence(error));
-        }
+        let view = self.installed.view(connection).await?;
         Ok((view.snapshot, view.config.telemetry_ttl, connection.clock.moment()))
     }
 }

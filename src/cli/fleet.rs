@@ -12,9 +12,7 @@ use edgeward_kube::node::Node;
 use edgeward_kube::units::{Bytes, Millicores, Moment};
 
 use super::installed::Installed;
-use super::sentence;
 use super::{Cluster, Output};
-use crate::inspect;
 use crate::inspect::Connection;
 
 /// Show what edgeward sees of a live cluster: sites, nodes, queues and the WAN.
@@ -42,16 +40,9 @@ impl Fleet {
     }
 
     async fn look(&self, connection: &Connection) -> anyhow::Result<(Arc<Snapshot>, Moment)> {
-        let found = self.installed.read(connection).await?;
-        if let Some(assumption) = found.assumption() {
-            tracing::warn!("{assumption}");
-        }
-        let (view, _) = inspect::view(connection, found.config, None).await?;
+        let view = self.installed.view(connection).await?;
         for fault in &view.node_faults {
             tracing::warn!("{fault}");
-        }
-        for error in &view.unread {
-            tracing::warn!("not taken into account: {}", sentence(error));
         }
         Ok((view.snapshot, connection.clock.moment()))
     }

@@ -6,8 +6,9 @@ use clap::Args;
 use edgeward_decision::config::Config;
 use edgeward_decision::document::Fault;
 
+use super::sentence;
 use crate::inspect;
-use crate::inspect::Connection;
+use crate::inspect::{Connection, View};
 use crate::watch::namespaced_name::NamespacedName;
 
 /// Default namespace of edgeward.
@@ -72,6 +73,22 @@ impl Installed {
     pub(super) fn namespace(&self) -> String {
         let name = self.config_map.as_ref().unwrap_or(&self.deployment);
         NamespacedName::parse(name, NAMESPACE).namespace
+    }
+
+    /// Reads the configuration and the cluster, and warns of what could not be read.
+    ///
+    /// # Errors
+    /// Those of [`Self::read`] and [`inspect::view`].
+    pub(super) async fn view(&self, connection: &Connection) -> anyhow::Result<View> {
+        let found = self.read(connection).await?;
+        if let Some(assumption) = found.assumption() {
+            tracing::warn!("{assumption}");
+        }
+        let (view, _) = inspect::view(connection, found.config, None).await?;
+        for error in &view.unread {
+            tracing::warn!("not taken into account: {}", sentence(error));
+        }
+        Ok(view)
     }
 
     /// Reads the configuration.

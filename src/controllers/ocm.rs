@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use edgeward_decision::config::{Config, Ocm};
-use edgeward_decision::model::link::{Link, LinkState, Thresholds};
+use edgeward_decision::model::link::{LinkState, Thresholds};
 use edgeward_decision::model::liqo::ApiServerStatus;
 use edgeward_decision::model::scores::{Better, Score};
 use edgeward_decision::model::site::SiteKind;
@@ -234,8 +234,9 @@ fn wan_rtt(site: &Site, config: &Config, now: Moment) -> i32 {
         return 100;
     }
     let threshold = Thresholds::from(config).with(site.definition.thresholds).rtt.signed();
-    let is_known = |link: &Link| link.state != LinkState::Unreachable && now.since(link.as_of) <= config.telemetry_ttl;
-    let rtt = site.link.filter(is_known).and_then(|link| link.rtt);
+    let rtt = site
+        .fresh_link(config.telemetry_ttl, now)
+        .and_then(|link| link.live_rtt());
     rtt.map_or(0, |rtt| percent(threshold.saturating_sub(rtt.signed()), threshold))
 }
 
@@ -259,8 +260,7 @@ fn health(site: &Site, config: &Config, now: Moment) -> i32 {
     if site.kind() == SiteKind::Edge {
         return 100;
     }
-    let link = site.link.filter(|link| now.since(link.as_of) <= config.telemetry_ttl);
-    match link.map(|link| link.state) {
+    match site.fresh_link(config.telemetry_ttl, now).map(|link| link.state) {
         Some(LinkState::Healthy) => 100,
         Some(LinkState::Degraded) => 50,
         Some(LinkState::Unreachable) | None => 0,

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use edgeward_cluster::engine::SharedState;
 use edgeward_decision::config::Config;
-use edgeward_decision::model::cost_map::Route;
+use edgeward_decision::model::cost_map::{Route, watts};
 use edgeward_decision::model::snapshot::{Site, Snapshot};
 use edgeward_kube::words;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ impl Metric {
             Self::Jitter => Some(route.jitter?.0.0.into()),
             Self::Loss => Some(route.loss?.0.into()),
             Self::Bandwidth => Some((route.bandwidth?.0.0 / 8).into()),
-            Self::Power => Some(super::watts(route.microwatts?).into()),
+            Self::Power => Some(watts(route.microwatts?).into()),
         }
     }
 
@@ -56,8 +56,9 @@ impl Metric {
 
 /// All documents.
 pub(super) fn documents(snapshot: &Snapshot, routes: &[Route<'_>]) -> Value {
-    let maps = Metric::ALL.map(|metric| (metric.as_str(), cost_map(metric, snapshot, routes)));
-    json!({"directory": directory(), NETWORK_MAP: network_map(snapshot), "costmaps": BTreeMap::from(maps)})
+    let network_map = network_map(snapshot);
+    let maps = Metric::ALL.map(|metric| (metric.as_str(), cost_map(metric, &network_map, routes)));
+    json!({"directory": directory(), NETWORK_MAP: network_map, "costmaps": BTreeMap::from(maps)})
 }
 
 /// The resources, with addresses relative to the directory.
@@ -82,14 +83,16 @@ fn directory() -> Value {
     })
 }
 
-/// The sites with the addresses of their nodes.
+/// The sites with the addresses of their nodes. The tag is a hash of its contents.
 fn network_map(snapshot: &Snapshot) -> Value {
     let map: BTreeMap<_, _> = snapshot
         .sites
         .iter()
         .map(|site| (pid(site.name()), addresses(site)))
         .collect();
-    json!({"meta": {"vtag": vtag(snapshot)}, "network-map": map})
+    let map = json!(map);
+    let tag = format!("{:016x}", hash(map.to_string()));
+    json!({"meta": {"vtag": {"resource-id": NETWORK_MAP, "tag": tag}}, "network-map": map})
 }
 
 fn addresses(site: &Site) -> Value {
@@ -105,15 +108,8 @@ fn addresses(site: &Site) -> Value {
     json!(groups)
 }
 
-/// The version of the network map: a hash of its contents.
-fn vtag(snapshot: &Snapshot) -> Value {
-    let sites = snapshot.sites.iter();
-    let contents: Vec<_> = sites.map(|site| (site.name(), addresses(site).to_string())).collect();
-    json!({"resource-id": NETWORK_MAP, "tag": format!("{:016x}", hash(contents))})
-}
-
-/// A pair of which the metric is unknown is left out.
-fn cost_map(metric: Metric, snapshot: &Snapshot, routes: &[Route<'_>]) -> Value {
+/// The cost map of a metric, with the version of this network map. A pair of which the metric is unknown is left out.
+fn cost_map(metric: Metric, network_map: &Value, routes: &[Route<'_>]) -> Value {
     let mut map = BTreeMap::<_, BTreeMap<_, _>>::new();
     for route in routes {
         if let Some(value) = metric.of(route) {
@@ -123,7 +119,7 @@ fn cost_map(metric: Metric, snapshot: &Snapshot, routes: &[Route<'_>]) -> Value 
         }
     }
     json!({
-        "meta": {"dependent-vtags": [vtag(snapshot)], "cost-type": metric.cost_type()},
+        "meta": {"dependent-vtags": [network_map["meta"]["vtag"]], "cost-type": metric.cost_type()},
         "cost-map": map,
     })
 }
@@ -150,7 +146,7 @@ pub fn routes(shared: Arc<SharedState>, config: Arc<ArcSwap<Config>>, clock: Clo
         };
         let (snapshot, now) = (source.shared.snapshot(), source.clock.moment());
         let routes = snapshot.cost_map(source.config.load().telemetry_ttl, now);
-        page("costmap", &cost_map(metric, &snapshot, &routes))
+        page("costmap", &cost_map(metric, &self::network_map(&snapshot), &routes))
     };
     Router::new()
         .route("/alto/directory", get(async || page("directory", &directory())))

@@ -1,10 +1,9 @@
 //! Clusters that bid for pods by the scores that their edgewards export.
 
-use edgeward_harness::checkout::xtask;
 use edgeward_harness::clusters::in_another;
 use edgeward_harness::fixture::Registration;
 use edgeward_harness::prelude::*;
-use edgeward_harness::prometheus::{Exporter, Server};
+use edgeward_harness::prometheus::{Exporter, Server, program};
 
 /// A profile without hysteresis that ranks sites by this metric, the higher the better.
 fn profile(name: &str, metric: &Value) -> Value {
@@ -22,7 +21,7 @@ e2e! { "auction::highest_bidder_with_room_gets_the_pod", Cluster, highest_bidder
 /// full, and a bid that ends or is NaN does not count.
 fn highest_bidder_with_room_gets_the_pod(fixture: &Fixture<'_>) -> Result<()> {
     in_another(fixture, "auction::provider", true, |provider| {
-        let program = xtask("prometheus")?.context("there is no Prometheus to be had")?;
+        let program = program()?;
         provider.install_custom_resources()?;
         let nodes = Nodes::edge_and_cloud(provider, "8")?;
         let bidder = provider.live_edgeward_as("bidder", &nodes.config())?;

@@ -1,8 +1,7 @@
 //! The cost map of a live cluster.
 
-use edgeward_harness::checkout::xtask;
 use edgeward_harness::prelude::*;
-use edgeward_harness::prometheus::{Exporter, Server};
+use edgeward_harness::prometheus::{Exporter, Server, program};
 
 use crate::commands::fleet_command::edgeward;
 
@@ -10,10 +9,9 @@ e2e! { "cost_map::prometheus_comes_before_the_hub", Nodes, prometheus_comes_befo
 /// The RTT between two clouds of Liqo is the sum of both to the edge, until Prometheus measures it. A link that is cut has a loss of
 /// 100 % and no RTT. Other schedulers' definitions accept what is printed for them.
 fn prometheus_comes_before_the_hub(fixture: &Fixture<'_>) -> Result<()> {
-    let program = xtask("prometheus")?.context("there is no Prometheus to be had")?;
     let exporter = Exporter::start(fixture.runtime.handle())?;
     exporter.says(&["up_to_date 1"]);
-    let server = Server::start(&program, &exporter)?;
+    let server = Server::start(&program()?, &exporter)?;
     let nodes = Nodes::new(fixture)?;
     let mut config = nodes.config();
     config["sites"][0]["uplink"] = json!("20M");

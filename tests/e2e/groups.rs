@@ -2,11 +2,10 @@
 //!
 //! Three sites: the edge with four cores, `near` 12 ms away and `far` 60 ms away, as a Prometheus server says.
 
-use edgeward_harness::checkout::xtask;
 use edgeward_harness::fixture::Registration;
 use edgeward_harness::nodes::Wan;
 use edgeward_harness::prelude::*;
-use edgeward_harness::prometheus::{Exporter, Server};
+use edgeward_harness::prometheus::{Exporter, Server, program};
 
 use crate::gated::gate::{forbid_removal, forbids};
 use crate::gated::history::History;
@@ -16,10 +15,9 @@ const EDGE: &str = "edge-0";
 
 /// The three sites, and a configuration that gates pods for these seconds.
 fn sites<'run>(fixture: &Fixture<'run>, limit: &str) -> Result<(Nodes<'run>, Server, Value)> {
-    let program = xtask("prometheus")?.context("there is no Prometheus to be had")?;
     let exporter = Exporter::start(fixture.runtime.handle())?;
     exporter.says(&[r#"rtt{site="near"} 0.012"#, r#"rtt{site="far"} 0.06"#]);
-    let server = Server::start(&program, &exporter)?;
+    let server = Server::start(&program()?, &exporter)?;
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node(EDGE, "4")?;
     for site in ["near", "far"] {

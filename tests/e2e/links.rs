@@ -1,21 +1,19 @@
 //! Links between sites, as a real Prometheus server measures them.
 
 use edgeward_harness::balancer::Balancer;
-use edgeward_harness::checkout::xtask;
 use edgeward_harness::clients;
 use edgeward_harness::live::{pod, runs};
 use edgeward_harness::prelude::*;
-use edgeward_harness::prometheus::{Exporter, Server};
+use edgeward_harness::prometheus::{Exporter, Server, program};
 use futures::future::try_join_all;
 
 e2e! { "links::transfer_of_an_input_counts", Domain, transfer_of_an_input_counts }
 /// The input of a pod takes 343.6 s to the cloud at 50 Mbit/s. The measured bandwidth comes before the stated one. A pod whose
 /// deadline is shorter stays at the edge, which is full.
 fn transfer_of_an_input_counts(fixture: &Fixture<'_>) -> Result<()> {
-    let program = xtask("prometheus")?.context("there is no Prometheus to be had")?;
     let exporter = Exporter::start(fixture.runtime.handle())?;
     exporter.says(&[r#"bandwidth{source="edge",target="cloud"} 5e7"#]);
-    let server = Server::start(&program, &exporter)?;
+    let server = Server::start(&program()?, &exporter)?;
     let nodes = Nodes::edge_and_cloud(fixture, "1")?;
     let mut config = nodes.config();
     config["explain"] = json!("full");

@@ -1,19 +1,17 @@
 //! A trait that sites have while a value in a real Prometheus server is within a bound.
 
-use edgeward_harness::checkout::xtask;
 use edgeward_harness::live::pod;
 use edgeward_harness::prelude::*;
-use edgeward_harness::prometheus::{Exporter, Server};
+use edgeward_harness::prometheus::{Exporter, Server, program};
 
 e2e! { "measured_traits::pod_runs_only_where_data_is_fresh", Domain, pod_runs_only_where_data_is_fresh }
 /// A pod goes to the cloud whose frames are fresh. While they are old, the next one is gated beyond its limit, and its
 /// annotations have the value and the bound. An age that swings around the bound does not release it, and fresh frames do.
 fn pod_runs_only_where_data_is_fresh(fixture: &Fixture<'_>) -> Result<()> {
-    let program = xtask("prometheus")?.context("there is no Prometheus to be had")?;
     let exporter = Exporter::start(fixture.runtime.handle())?;
     let is_old = |seconds: u32| exporter.says(&[&format!("age{{site=\"cloud\"}} {seconds}")]);
     is_old(30);
-    let server = Server::start(&program, &exporter)?;
+    let server = Server::start(&program()?, &exporter)?;
     let nodes = Nodes::edge_and_cloud(fixture, "8")?;
     let mut config = nodes.gating(&json!({"batch": "1s"}));
     config["explain"] = json!("full");

@@ -4,7 +4,7 @@
 use edgeward_harness::checkout::xtask;
 use edgeward_harness::documentation::documented;
 use edgeward_harness::prelude::*;
-use edgeward_harness::prometheus::{Exporter, Server};
+use edgeward_harness::prometheus::{Exporter, Server, program};
 use jiff::Timestamp;
 
 /// The message of edgeward when it cannot write.
@@ -16,11 +16,10 @@ e2e! { "ocm::hub_gets_scores_of_sites", Cluster, 95, hub_gets_scores_of_sites }
 /// Scores appear once the kubeconfig is there. They fall as the RTT rises and as the edge fills, are renewed at half of their
 /// validity, and expire after edgeward has stopped.
 fn hub_gets_scores_of_sites(fixture: &Fixture<'_>) -> Result<()> {
-    let program = xtask("prometheus")?.context("there is no Prometheus to be had")?;
     let exporter = Exporter::start(fixture.runtime.handle())?;
     let rtt = |seconds: f64| exporter.says(&[&format!("rtt{{site=\"cloud\"}} {seconds}")]);
     rtt(0.2);
-    let server = Server::start(&program, &exporter)?;
+    let server = Server::start(&program()?, &exporter)?;
     let (factory, at_factory) = fixture.another_namespace("factory", json!({}))?;
     let (region, at_region) = fixture.another_namespace("region", json!({}))?;
     let kubeconfig = hub(fixture, &[&factory, &region])?;

@@ -1,9 +1,8 @@
 //! Performance profiles on a real control plane, with the metrics of a real Prometheus server.
 
-use edgeward_harness::checkout::xtask;
 use edgeward_harness::live::{EDGE, pod};
 use edgeward_harness::prelude::*;
-use edgeward_harness::prometheus::{Exporter, Server};
+use edgeward_harness::prometheus::{Exporter, Server, program};
 
 use crate::commands::fleet_command;
 
@@ -39,14 +38,13 @@ e2e! { "profiles::rank_sites_by_metrics", Cluster, rank_sites_by_metrics }
 /// A profile sends the next pod to the greener site. `why` and a review of the dumped fleet say so. Nothing changes without the
 /// profile, with a fault in it, with differences within the margin, or without its metrics.
 fn rank_sites_by_metrics(fixture: &Fixture<'_>) -> Result<()> {
-    let program = xtask("prometheus")?.context("there is no Prometheus to be had")?;
     let exporter = Exporter::start(fixture.runtime.handle())?;
     let says = |edge, cloud| {
         let lines = watts(edge, cloud);
         exporter.says(&[&lines[0], &lines[1]]);
     };
     says(300, 100);
-    let mut server = Server::start(&program, &exporter)?;
+    let mut server = Server::start(&program()?, &exporter)?;
     fixture.install_custom_resources()?;
     let nodes = Nodes::edge_and_cloud(fixture, "8")?;
     let mut config = nodes.config();

@@ -1,9 +1,8 @@
 //! Moves over minutes.
 
-use edgeward_harness::checkout::xtask;
 use edgeward_harness::live::pod;
 use edgeward_harness::prelude::*;
-use edgeward_harness::prometheus::{Exporter, Server};
+use edgeward_harness::prometheus::{Exporter, Server, program};
 use jiff::Timestamp;
 
 const REPLICAS: u32 = 4;
@@ -189,14 +188,13 @@ e2e! { "moves::flipping_profile_moves_there_and_back", Cluster, flipping_profile
 /// A profile prefers the cloud, and after that the edge again. The pods go there and back, two dwells apart.
 fn flipping_profile_moves_there_and_back(fixture: &Fixture<'_>) -> Result<()> {
     const DWELL: i64 = 5;
-    let program = xtask("prometheus")?.context("there is no Prometheus to be had")?;
     let exporter = Exporter::start(fixture.runtime.handle())?;
     let says = |edge: u32, cloud: u32| {
         let lines = [("edge", edge), ("cloud", cloud)].map(|(site, watts)| format!("watts{{site=\"{site}\"}} {watts}"));
         exporter.says(&[&lines[0], &lines[1]]);
     };
     says(100, 300);
-    let server = Server::start(&program, &exporter)?;
+    let server = Server::start(&program()?, &exporter)?;
     fixture.install_custom_resources()?;
     let nodes = Nodes::edge_and_cloud(fixture, "8")?;
     let mut config = moving(&nodes, &format!("{DWELL}s"));

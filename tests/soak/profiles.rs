@@ -1,10 +1,9 @@
 //! Many performance profiles over many sites, evaluated during a load of reviews.
 
-use edgeward_harness::checkout::xtask;
 use edgeward_harness::load::replicas::nodes;
 use edgeward_harness::load::{highest_steady, under_load};
 use edgeward_harness::prelude::*;
-use edgeward_harness::prometheus::{Exporter, Server};
+use edgeward_harness::prometheus::{Exporter, Server, program};
 use edgeward_harness::tables::Table;
 
 const PROFILES: usize = 100;
@@ -38,7 +37,6 @@ fn profile(number: usize) -> Value {
 e2e! { "profiles::profile_refresh_delays_no_review", Machine, profile_refresh_delays_no_review }
 /// A hundred profiles with five metrics each, over a hundred sites, are refreshed in every period. No review is late meanwhile.
 fn profile_refresh_delays_no_review(fixture: &Fixture<'_>) -> Result<()> {
-    let program = xtask("prometheus")?.context("there is no Prometheus to be had")?;
     let exporter = Exporter::start(fixture.runtime.handle())?;
     fixture.install_custom_resources()?;
     let nodes = nodes(fixture)?;
@@ -56,7 +54,7 @@ fn profile_refresh_delays_no_review(fixture: &Fixture<'_>) -> Result<()> {
     };
     let lines: Vec<String> = (0..METRICS).flat_map(says).collect();
     exporter.says(&lines.iter().map(|line| &**line).collect::<Vec<_>>());
-    let server = Server::start(&program, &exporter)?;
+    let server = Server::start(&program()?, &exporter)?;
     config["prometheus"] = json!({"url": format!("http://{}", server.address)});
 
     let pace = highest_steady(fixture, &nodes)?;

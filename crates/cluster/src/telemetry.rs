@@ -284,7 +284,8 @@ fn set(figures: &mut LinkFigures, input: Input, value: Option<u64>) {
         Input::LinkLoss => figures.loss = value.and_then(permille),
         Input::LinkBytes => figures.bytes = value,
         Input::LinkPackets => figures.packets = value,
-        _ => figures.bandwidth = value.map(Bandwidth),
+        Input::LinkBandwidth => figures.bandwidth = value.map(Bandwidth),
+        Input::EdgeFreeCpu | Input::EdgeFreeMemory | Input::Processing | Input::WanRtt | Input::WanLoss => {}
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use edgeward_decision::config::Config;
+use edgeward_decision::model::cost_map::watts;
 use edgeward_decision::model::link::{Link, LinkState};
 use edgeward_decision::model::scores::{Score, SiteScore};
 use edgeward_decision::model::site::SiteKind;
@@ -141,10 +142,6 @@ impl<'p> Column<'p> {
 
 /// Why a metric of energy has no value.
 const NO_ENERGY: &str = "the energy is not stated (energy), or the traffic not measured";
-
-fn watts(microwatts: u64) -> f64 {
-    microwatts as f64 / 1e6
-}
 
 struct Reader<'r, 'p> {
     profile: &'p Profile,

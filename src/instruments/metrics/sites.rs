@@ -1,5 +1,6 @@
 //! Metrics of sites, of the WAN links to them, and of their scores, from one snapshot. Labels use the configured site names.
 
+use edgeward_decision::model::cost_map::watts;
 use edgeward_decision::model::link::{Link, LinkState};
 use edgeward_decision::model::slo::Class;
 use edgeward_decision::model::snapshot::{Site, Snapshot};
@@ -34,7 +35,7 @@ impl Metrics {
                 self.show_link(site.name(), link);
             }
             if let Some(power) = snapshot.network_microwatts(site) {
-                self.network_watts.at([site.name()]).set(power as f64 / 1e6);
+                self.network_watts.at([site.name()]).set(watts(power));
             }
         }
         for (name, profile) in &*snapshot.profiles {

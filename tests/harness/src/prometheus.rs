@@ -9,6 +9,7 @@ use axum::routing::get;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
+use crate::checkout::xtask;
 use crate::prelude::*;
 use crate::process::{free_addresses, tail};
 
@@ -39,6 +40,11 @@ impl Exporter {
         let page = lines.iter().map(|line| format!("{line}\n")).collect();
         *self.page.lock().unwrap_or_else(PoisonError::into_inner) = page;
     }
+}
+
+/// The program of a Prometheus server.
+pub fn program() -> Result<PathBuf> {
+    xtask("prometheus")?.context("there is no Prometheus to be had")
 }
 
 pub struct Server {

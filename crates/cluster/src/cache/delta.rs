@@ -71,7 +71,7 @@ impl RoomDelta {
         self.members |= old.members != new.members || old.succeeded_members != new.succeeded_members;
         self.distances |= old.link.map(|link| link.rtt) != new.link.map(|link| link.rtt);
         let link = |site: &Site| {
-            let fresh = site.link.filter(|link| now.since(link.as_of) <= ttl);
+            let fresh = site.fresh_link(ttl, now);
             fresh.map(|link| (link.state, link.rtt.is_some()))
         };
         let is_other_link = link(old) != link(new);

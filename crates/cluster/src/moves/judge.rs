@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Kind, Seen, UNSCHEDULABLE_FOR, View, Why};
-use edgeward_decision::model::link::{Link, LinkState};
+use edgeward_decision::model::link::LinkState;
 use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::model::snapshot::{Site, Snapshot};
 use edgeward_decision::model::workload::{QueueKey, Workload};
@@ -45,11 +45,9 @@ pub(super) fn is_reachable(pod: &Seen, view: &View<'_>) -> bool {
     let Some(site) = view.site(pod.site.as_ref()) else {
         return false;
     };
-    let is_live = |link: &Link| {
-        let age = view.now.moment.since(link.as_of);
-        link.state == LinkState::Healthy && age <= view.config.telemetry_ttl
-    };
-    let answers = site.kind() == SiteKind::Edge || site.link.as_ref().is_some_and(is_live);
+    let link = site.fresh_link(view.config.telemetry_ttl, view.now.moment);
+    let is_healthy = link.is_some_and(|link| link.state == LinkState::Healthy);
+    let answers = site.kind() == SiteKind::Edge || is_healthy;
     answers && node(pod, view).is_some_and(|node| node.state.ready)
 }
 

@@ -43,8 +43,8 @@ impl Snapshot {
     }
 
     fn route<'s>(&'s self, from: &'s Site, to: &'s Site, ttl: Micros, now: Moment) -> Route<'s> {
-        let average = |link: &Link| rtt_of(link).map(|rtt| link.average_rtt.unwrap_or(rtt));
-        let jitter = |link: &Link| rtt_of(link).and(link.jitter);
+        let average = |link: &Link| link.live_rtt().map(|rtt| link.average_rtt.unwrap_or(rtt));
+        let jitter = |link: &Link| link.live_rtt().and(link.jitter);
         Route {
             source: from.name(),
             target: to.name(),
@@ -59,7 +59,7 @@ impl Snapshot {
     /// RTT from one site to another. To or from the edge it is the RTT of the WAN. Between clouds it is the measured one of
     /// either direction. Without one it is unknown, unless both are Liqo's, whose traffic passes through the edge.
     pub fn rtt(&self, from: &Site, to: &Site, ttl: Micros, now: Moment) -> Figure<Micros> {
-        self.figure((from, to), rtt_of, |figures| figures.rtt, Micros::add, ttl, now)
+        self.figure((from, to), Link::live_rtt, |figures| figures.rtt, Micros::add, ttl, now)
     }
 
     /// A figure of the WAN, of Prometheus, or of two ways through the edge.
@@ -73,7 +73,7 @@ impl Snapshot {
         now: Moment,
     ) -> Figure<T> {
         let wan = |site: &Site| {
-            let link = site.link.filter(|link| now.since(link.as_of) <= ttl)?;
+            let link = site.fresh_link(ttl, now)?;
             Some((of_wan(&link)?, link.source))
         };
         match (from.kind(), to.kind()) {
@@ -122,13 +122,20 @@ impl Snapshot {
     /// Power that a site takes for all that it sends: the sum over its links with measured traffic. `None` if there is none, or
     /// the power of one is unknown.
     pub fn network_microwatts(&self, site: &Site) -> Option<u64> {
-        let targets = self.sites.iter().filter(|to| {
-            let figures = self.links.get(site.name(), to.name());
-            figures.is_some_and(|figures| figures.bytes.is_some() || figures.packets.is_some())
-        });
-        let powers: Option<Vec<_>> = targets.map(|to| self.microwatts(site, to)).collect();
+        let energy = site.definition.energy?;
+        let links = self
+            .sites
+            .iter()
+            .filter_map(|to| self.links.get(site.name(), to.name()));
+        let links = links.filter(|figures| figures.bytes.is_some() || figures.packets.is_some());
+        let powers: Option<Vec<_>> = links.map(|figures| energy.microwatts(figures)).collect();
         powers?.into_iter().reduce(u64::saturating_add)
     }
+}
+
+/// Watts, for people and metrics.
+pub fn watts(microwatts: u64) -> f64 {
+    microwatts as f64 / 1e6
 }
 
 impl Route<'_> {
@@ -136,10 +143,6 @@ impl Route<'_> {
         let has_time = self.rtt.is_some() || self.jitter.is_some();
         has_time || self.loss.is_some() || self.bandwidth.is_some() || self.microwatts.is_some()
     }
-}
-
-fn rtt_of(link: &Link) -> Option<Micros> {
-    link.rtt.filter(|_| link.state != LinkState::Unreachable)
 }
 
 fn loss_of(link: &Link) -> Option<Permille> {

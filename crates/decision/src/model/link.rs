@@ -30,6 +30,13 @@ pub struct Link {
     pub as_of: Moment,
 }
 
+impl Link {
+    /// RTT of the link. `None` if nothing answers.
+    pub fn live_rtt(&self) -> Option<Micros> {
+        self.rtt.filter(|_| self.state != LinkState::Unreachable)
+    }
+}
+
 /// A link of which nothing is known.
 impl Default for Link {
     fn default() -> Self {

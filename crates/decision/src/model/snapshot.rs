@@ -219,6 +219,11 @@ impl Site {
         free.fold(0, i64::saturating_add)
     }
 
+    /// The WAN to this cloud, if it was measured within `ttl`.
+    pub fn fresh_link(&self, ttl: Micros, now: Moment) -> Option<Link> {
+        self.link.filter(|link| now.since(link.as_of) <= ttl)
+    }
+
     /// Name of the site.
     pub fn name(&self) -> &str {
         &self.definition.name

@@ -4,7 +4,6 @@
 //! users.
 
 use crate::config::{Config, InvalidSlo};
-use crate::model::link::{Link, LinkState};
 use crate::model::site_restriction::SiteRestriction;
 use crate::model::slo::{self, Intent, Management, SloFault};
 use crate::model::snapshot::{Site, Snapshot};
@@ -264,19 +263,18 @@ fn members(workload: &Workload<'_>, room: &Room<'_, '_>) -> Option<StartsTogethe
     })
 }
 
-/// Whether no node carries the edge's selector, so that there is nothing to compare a cloud with. False if the fleet has no edge
-/// site, or the pod's own
-/// constraints exclude the edge. Also false if the pod states its sites or requires traits, which it would lose by passing
-/// through.
+/// Whether the fleet has an edge site but no node carries its selector, so that there is nothing to compare a cloud with. False if
+/// the pod's own constraints exclude the edge. Also false if the pod states its sites or requires traits, which it would lose by
+/// passing through.
 fn lacks_edge(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
     let states_sites = case.intent.sites.is_some();
     let is_there = |site: &Assessment<'_>| {
         let labels = |traits: &Traits| traits.of_nodes(&site.site.definition).next().is_some();
         let needs_labels = case.workload.traits().is_some_and(labels) || traits::is_lost(case, site.site);
-        rank::is_edge(site) && (!site.is_possible() || needs_labels || !site.site.nodes.is_empty())
+        !site.is_possible() || needs_labels || !site.site.nodes.is_empty()
     };
-    let has_edge = sites.iter().any(rank::is_edge);
-    has_edge && !states_sites && !sites.iter().any(is_there)
+    let edge = sites.iter().find(|site| rank::is_edge(site));
+    !states_sites && edge.is_some_and(|edge| !is_there(edge))
 }
 
 /// The last RTT measured to the chosen cloud. Otherwise, the lowest recent RTT of a reachable cloud that the pod's sites
@@ -287,15 +285,10 @@ fn rtt(case: &Case<'_, '_>, sites: &[Assessment<'_>], chosen: Option<&Assessment
     }
     let is_out =
         |site: &Assessment<'_>| site.is_refused(RefusalCode::NotInSites) || site.is_refused(RefusalCode::MissingTrait);
-    let links = sites
-        .iter()
-        .filter(|site| !is_out(site))
-        .filter_map(|site| site.site.link);
-    let is_live = |link: &Link| {
-        let age = case.now.moment.since(link.as_of);
-        link.state != LinkState::Unreachable && age <= case.config.telemetry_ttl
-    };
-    links.filter(is_live).filter_map(|link| link.rtt).min()
+    let (ttl, now) = (case.config.telemetry_ttl, case.now.moment);
+    let allowed = sites.iter().filter(|site| !is_out(site));
+    let links = allowed.filter_map(|site| site.site.fresh_link(ttl, now));
+    links.filter_map(|link| link.live_rtt()).min()
 }
 
 /// The best node for a gated pod to wait for, and its site. Among sites that lack only room, it is the node that comes

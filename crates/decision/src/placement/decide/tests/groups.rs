@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::model::decision_id::DecisionId;
-use crate::model::link::Links;
+use crate::model::link::{LinkState, Links};
 use crate::model::site::SiteDefinition;
 use crate::model::workload::QueueKey;
 use crate::placement::ledger::{Ledger, Reservation};
