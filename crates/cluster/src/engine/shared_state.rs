@@ -80,7 +80,7 @@ impl SharedState {
         let snapshot = self.read_into(read);
         ledger.expire(now.moment);
         let queue_key = arriving_key(workload, snapshot, config);
-        let room = Room::new(snapshot, &ledger, queue_key, &workload.namespace);
+        let room = Room::new(snapshot, &ledger, queue_key, &workload.namespace).of_arrival();
         let verdict = decide(workload, &room, config, now);
         if is_wanted() {
             let located = located_beside(workload, snapshot, &ledger, now.moment);

@@ -10,7 +10,7 @@ use crate::model::snapshot::{Site, Snapshot};
 use crate::model::traits::Traits;
 use crate::model::workload::Workload;
 use crate::placement::act::{Act, Gate, act};
-use crate::placement::facts::facts;
+use crate::placement::facts::{facts, is_for_leader};
 use crate::placement::filters::group::may_wait;
 use crate::placement::filters::nodes::fitting_nodes;
 use crate::placement::filters::traits;
@@ -177,7 +177,8 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
     let waits_for_trait = chosen.is_some_and(is_lost);
     let may_gate = facts.may_gate && facts.gate != Gate::Over;
     let waits_for_other = chosen.is_some_and(|chosen| {
-        chosen.far.is_some() && may_wait(case, &sites) || chosen.is_refused(RefusalCode::NoBandwidth) && may_gate
+        let waits_for_link = chosen.is_refused(RefusalCode::NoBandwidth) || is_for_leader(case, chosen.site);
+        chosen.far.is_some() && may_wait(case, &sites) || waits_for_link && may_gate
     });
     let (act, chosen) = match waits_for_trait || waits_for_other {
         true => (Act::Gate, None),

@@ -1,6 +1,7 @@
 //! Collects what the action table reads about a pod and its sites.
 
 use crate::config::OnNoCapacity;
+use crate::model::snapshot::Site;
 use crate::placement::act::{Facts, Gate, Impossible};
 use crate::placement::filters::{Case, nodes};
 use crate::placement::rank;
@@ -20,8 +21,11 @@ pub(super) fn facts<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> (Facts
     let waits = edge.filter(|_| gate != Gate::Over);
     let terminating = waits.and_then(|edge| terminating(case, sites, edge));
     let late_cloud = rank::best_late_cloud(case, sites).zip(edge);
-    // Except in row 4, a pod is gated only if no site is good. `may_gate` can be slow, so it is called only then.
-    let asks_for_gate = terminating.is_some() || edge_standing != Standing::Good && cloud != Standing::Good;
+    // Except in row 4 and for bandwidth, a pod is gated only if no site is good. `may_gate` can be slow, so it is called only
+    // then.
+    let is_for_leader = sites.iter().any(|found| is_for_leader(case, found.site));
+    let asks_for_gate =
+        is_for_leader || terminating.is_some() || edge_standing != Standing::Good && cloud != Standing::Good;
     let facts = Facts {
         edge: edge_standing,
         cloud,
@@ -37,6 +41,14 @@ pub(super) fn facts<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> (Facts
         clouds_are_lost: clouds().all(|cloud| is_lost(case, cloud)),
     };
     (facts, terminating)
+}
+
+/// Whether only the leader may place the pod at this site. kube-scheduler refuses no pod for want of bandwidth, so replicas that
+/// place pods at the same time would exceed the link.
+pub(super) fn is_for_leader(case: &Case<'_, '_>, site: &Site) -> bool {
+    let asked = case.workload.request.bandwidth;
+    let is_narrow = asked.egress > 0 && site.uplink.is_some() || asked.ingress > 0 && site.downlink.is_some();
+    is_narrow && case.room.replicas() > 1
 }
 
 /// A site is too far from the pod's group only while the pod may wait for the group, which may be longer than its own limit.
@@ -73,7 +85,7 @@ fn impossible(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> Impossible {
 }
 
 /// Whether the configuration lets pods of this class be gated while no site has room.
-fn is_class_gated(case: &Case<'_, '_>) -> bool {
+pub(super) fn is_class_gated(case: &Case<'_, '_>) -> bool {
     let gating = &case.config.gating;
     gating.on_no_capacity == OnNoCapacity::Hold && gating.limits[case.slo().class] > Micros(0)
 }

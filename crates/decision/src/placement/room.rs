@@ -34,6 +34,8 @@ pub struct Room<'s, 'l> {
     pub(super) headroom: Option<Headroom>,
     /// The site where the release plan places the pod with its group.
     pub(super) only: Option<&'l str>,
+    /// Whether a replica decides about a pod that is being created. Others may do so at the same time.
+    is_of_arrival: bool,
 }
 
 /// Resources and pod slots that are taken from a node.
@@ -110,12 +112,21 @@ impl<'s, 'l> Room<'s, 'l> {
             namespace,
             headroom: None,
             only: None,
+            is_of_arrival: false,
         }
     }
 
     /// Room at this site only.
     pub fn only_at(self, site: Option<&'l str>) -> Self {
         Self { only: site, ..self }
+    }
+
+    /// Room for a pod that is being created.
+    pub fn of_arrival(self) -> Self {
+        Self {
+            is_of_arrival: true,
+            ..self
+        }
     }
 
     /// Room for this workload, in which [`Headroom`] is free.
@@ -259,6 +270,12 @@ impl<'s> Room<'s, '_> {
     /// Whether the links of `site` have less bandwidth left than a pod with this request states.
     pub fn lacks_bandwidth(&self, request: &Amounts, site: &Site) -> bool {
         request.bandwidth.exceeds(self.bandwidth_left(request.bandwidth, site))
+    }
+
+    /// The number of replicas that may each place a pod here before they see those of the others. The leader alone places gated
+    /// pods.
+    pub(super) fn replicas(&self) -> u32 {
+        if self.is_of_arrival { self.ledger.replicas() } else { 1 }
     }
 
     /// The traffic that the links of `site` have left, at most the largest number where nothing is asked for or the bandwidth is

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::model::remote_room::FullFrom;
 use crate::model::workload::Workload;
+use crate::placement::facts::is_class_gated;
 use crate::placement::filters::Case;
 use crate::placement::room::Taken;
 use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
@@ -93,8 +94,7 @@ pub(super) fn asked(workload: &Workload<'_>, number: impl Fn(&str) -> i64) -> Ma
 }
 
 /// Refuses a site whose link the pod's traffic would fill beyond its bandwidth, with the traffic that is left in each direction.
-/// Each replica may place a pod before it sees those of the others, and kube-scheduler refuses none of them. So there must be room
-/// for one new pod of each replica. The leader alone places gated pods.
+/// Several replicas gate new pods with traffic. Where such pods are not gated, there must be room for one of each replica.
 pub(super) fn no_bandwidth(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
     let asked = case.workload.request.bandwidth;
     let left = case.room.bandwidth_left(asked, found.site);
@@ -102,9 +102,9 @@ pub(super) fn no_bandwidth(case: &Case<'_, '_>, found: &Assessment<'_>) -> Optio
         ("egress", asked.egress, left.egress),
         ("ingress", asked.ingress, left.ingress),
     ];
-    let replicas = match case.workload.gated_for {
-        None => case.room.ledger.replicas(),
-        Some(_) => 1,
+    let replicas = match is_class_gated(case) {
+        true => 1,
+        false => case.room.replicas(),
     };
     let lacking = both
         .into_iter()

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::config::OnNoCapacity;
 use crate::model::decision_id::DecisionId;
 use crate::model::workload::QueueKey;
 use crate::placement::ledger::{Ledger, Reservation};
@@ -20,15 +21,15 @@ fn sending(bandwidth: &str, slo: Value) -> Value {
     )
 }
 
-/// How many of ten pods of 8 Mbit/s go to the cloud in a burst, beside these other replicas.
-fn in_a_burst(replicas: u32) -> usize {
+/// How many of ten pods of 8 Mbit/s go to the cloud in a burst that reaches one of these replicas.
+fn in_a_burst(replicas: u32, config: &Config) -> usize {
     let snapshot = testkit::snapshot(&narrow());
     let mut ledger = Ledger::new(Config::default().reservation_ttl);
     ledger.set_replicas(replicas);
     let workload = workload(&sending("8M", json!({})));
     let goes = |number| {
-        let room = Room::new(&snapshot, &ledger, QueueKey::LAST, "shop");
-        let verdict = decide(&workload, &room, &Config::default(), NOW);
+        let room = Room::new(&snapshot, &ledger, QueueKey::LAST, "shop").of_arrival();
+        let verdict = decide(&workload, &room, config, NOW);
         let is_cloud = verdict.site().is_some_and(|site| site.name() == "cloud");
         let node = verdict.node.filter(|_| is_cloud)?;
         let reservation = Reservation::new(DecisionId(number), &workload, "cloud", node);
@@ -56,27 +57,36 @@ fn reservations_of_all_namespaces_take_bandwidth() {
 
 #[test]
 fn burst_does_not_spend_bandwidth_twice() {
-    assert_eq!([1, 2, 3].map(in_a_burst), [2, 1, 0]);
+    let gating = Config::default();
+    assert_eq!([1, 2].map(|replicas| in_a_burst(replicas, &gating)), [2, 0]);
+    // Pods that are not gated need room for one of each replica.
+    let mut without_gate = Config::default();
+    without_gate.gating.on_no_capacity = OnNoCapacity::Edge;
+    let placed = [1, 2, 3].map(|replicas| in_a_burst(replicas, &without_gate));
+    assert_eq!(placed, [2, 1, 0]);
 }
 
 #[test]
-fn new_pod_needs_bandwidth_for_one_pod_of_each_replica() {
-    let mut fleet = narrow();
-    fleet["nodes"][1]["used"] = json!({"cpu": "1", "pods": 1, "kubernetes.io/egress-bandwidth": "8M"});
-    let snapshot = testkit::snapshot(&fleet);
+fn leader_places_pods_with_traffic_of_several_replicas() {
     let mut ledger = Ledger::new(Config::default().reservation_ttl);
     ledger.set_replicas(2);
-    let room = Room::new(&snapshot, &ledger, QueueKey::LAST, "shop");
-    let refused = |gated_for: Option<Micros>| {
+    let site = |fleet: &Value, pod: &Value, is_new: bool| {
+        let snapshot = testkit::snapshot(fleet);
+        let room = Room::new(&snapshot, &ledger, QueueKey::LAST, "shop");
+        let room = if is_new { room.of_arrival() } else { room };
         let workload = Workload {
-            gated_for,
-            ..workload(&sending("8M", json!({})))
+            gated_for: (!is_new).then_some(Micros(1)),
+            ..workload(pod)
         };
         let verdict = decide(&workload, &room, &Config::default(), NOW);
-        verdict.sites[1].is_refused(RefusalCode::NoBandwidth)
+        verdict.site().map(|site| site.name().to_owned())
     };
-    // 12 Mbit/s are left. The leader alone places gated pods.
-    assert_eq!([refused(None), refused(Some(Micros(1)))], [true, false]);
+    let (sends, cloud) = (sending("8M", json!({})), Some("cloud".to_owned()));
+    assert_eq!(site(&narrow(), &sends, true), None);
+    assert_eq!(site(&narrow(), &sends, false), cloud);
+    // The link of the other direction has room for any pod, as has one without a stated bandwidth.
+    assert_eq!(site(&fleet(3900), &sends, true), cloud);
+    assert_eq!(site(&narrow(), &pod(json!({})), true), cloud);
 }
 
 #[test]
