@@ -145,6 +145,7 @@ pub struct SiteStatus {
     printcolumn(name = "Sites", type_ = "string", json_path = ".spec.slo.sites", priority = 1),
     printcolumn(name = "Traits", type_ = "string", json_path = ".spec.slo.traits", priority = 1),
     printcolumn(name = "Profile", type_ = "string", json_path = ".spec.slo.profile", priority = 1),
+    printcolumn(name = "Clouds", type_ = "string", json_path = ".status.members", priority = 1),
     printcolumn(name = "Precedence", type_ = "integer", json_path = ".spec.precedence"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
@@ -187,6 +188,9 @@ pub struct SloPolicyStatus {
     /// Why the policy is not in force as written, and which part counts meanwhile. Empty if it is in force.
     #[serde(default)]
     pub faults: Vec<String>,
+    /// The clouds of the policy's neighbourhood.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub members: Option<Vec<String>>,
 }
 
 const BARE_DISTANCE: &str = "(^|,)[ ]*SoftDistanceLimit[?]?[ ]*(,|$)";

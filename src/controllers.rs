@@ -7,6 +7,7 @@ pub mod executor;
 pub mod gate;
 pub mod lease;
 pub mod moves;
+pub mod neighbourhoods;
 pub mod ocm;
 mod pod_patch;
 pub mod status;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use edgeward_cluster::engine::Change;
 use edgeward_decision::placement::policy::{Policies, Policy, Seen};
 use kube::{Client, Resource as _};
 use serde_json::Value;
@@ -10,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
+use crate::observer::Changes;
 use crate::platform::blocking::{at_leisure, blocking};
 use crate::platform::clock::Clock;
 use crate::watch::objects::{self, Rights};
@@ -27,7 +29,14 @@ pub struct SloPolicies {
 impl SloPolicies {
     /// Follows the policies. Never returns. Calls `listed` once all were listed or the CRD is known to be absent, and
     /// after each change.
-    pub async fn follow(self, client: Client, metrics: Arc<Metrics>, clock: Clock, listed: impl Fn()) {
+    pub async fn follow(
+        self,
+        client: Client,
+        metrics: Arc<Metrics>,
+        clock: Clock,
+        changes: Changes,
+        listed: impl Fn(),
+    ) {
         let (seen, mut objects) = watch::channel(objects::Seen::default());
         let limit = LogLimit::new(clock);
         let read = |object: &Raw, before: Option<&Arc<Seen>>| read(object, before, &limit);
@@ -44,6 +53,9 @@ impl SloPolicies {
                 let publish = async {
                     let policies = blocking(move || Arc::new(Policies::of(all))).await;
                     self.current.store(Arc::clone(&policies));
+                    changes
+                        .send(Change::Neighbourhoods(Arc::new(policies.neighbourhoods())))
+                        .await;
                     if let Some(held_back) = limit.due("changed") {
                         tracing::info!(in_force = policies.in_force(), held_back, "SloPolicies read");
                     }
@@ -74,11 +86,18 @@ pub(crate) fn read(object: &Raw, before: Option<&Arc<Seen>>, limit: &LogLimit) -
         name,
         generation: value["metadata"]["generation"].as_i64(),
         policy,
+        members: members(&value["status"]),
     };
     Some(Arc::new(match before {
         Some(before) => now.after(before),
         None => now,
     }))
+}
+
+/// The clouds of the policy's neighbourhood, as its status names them.
+fn members(status: &Value) -> Vec<Box<str>> {
+    let members = status["members"].as_array().into_iter().flatten();
+    members.filter_map(Value::as_str).map(Box::from).collect()
 }
 
 #[cfg(test)]

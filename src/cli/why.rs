@@ -11,7 +11,6 @@ use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_decision::model::workload::Workload;
 use edgeward_decision::placement::decide::decide;
 use edgeward_decision::placement::ledger::Ledger;
-use edgeward_decision::placement::policy::Policies;
 use edgeward_decision::placement::room::Room;
 use edgeward_decision::pod::Pod;
 use edgeward_kube::units::Micros;
@@ -76,8 +75,6 @@ impl Why {
         let json = connection.get_from(pods, name).await?;
         let json = json.with_context(|| format!("{}: there is no pod {namespace}/{name}", connection.name))?;
         let mut notes: Vec<_> = found.assumption().into_iter().collect();
-        let policies = noted(inspect::policies(connection).await, &mut notes).flatten();
-        let policies = Policies::of(policies.into_iter().flatten());
         let mut pod = Pod::from_json(json.json()).with_context(|| format!("pod {namespace}/{name} cannot be read"))?;
         let record = record(&pod, &found.config.keys)?;
         let record = record.with_context(|| format!("pod {namespace}/{name} has no uid"))?;
@@ -85,9 +82,9 @@ impl Why {
         // The resources that the pod itself uses count as free.
         let without = gated_pod.is_none().then_some(&*record.uid);
         let (view, engine) = inspect::view(connection, found.config, without).await?;
-        let View { config, snapshot, .. } = view;
         notes.extend(view.unread.iter().map(note));
-        policies.apply(&mut pod, namespace, &config.keys);
+        view.policies.apply(&mut pod, namespace, &view.config.keys);
+        let View { config, snapshot, .. } = view;
         let now = connection.clock.now();
         let site = engine.cache().site_of(&record).map(|site| site.name.clone());
         let place = engine.waitlist().position(&record.uid, &snapshot, &config, now.moment);

@@ -166,6 +166,8 @@ fn status(seen: &Seen, is_beyond: bool) -> SloPolicyStatus {
     SloPolicyStatus {
         observed_generation: seen.generation,
         faults,
+        // Another controller writes them.
+        members: None,
     }
 }
 
@@ -286,6 +288,7 @@ mod tests {
                 name,
                 generation: Some(3),
                 policy: Policy::read(&json!({"spec": spec})),
+                members: vec![],
             })
         };
         let faults = |policies: &NamespacePolicies, name: &str| {
@@ -309,6 +312,7 @@ mod tests {
             name: "sites".to_owned(),
             generation: Some(3),
             policy: Policy::read(&json!({"spec": sites})),
+            members: vec![],
         });
         let faults_of_sites = faults(&NamespacePolicies::of([sites]), "sites");
         assert_eq!(faults_of_sites.len(), 2, "{faults_of_sites:?}");

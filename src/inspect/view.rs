@@ -8,6 +8,7 @@ use edgeward_cluster::engine::{Change, Engine, SharedState};
 use edgeward_cluster::pod_record::GatedPod;
 use edgeward_decision::config::Config;
 use edgeward_decision::model::snapshot::Snapshot;
+use edgeward_decision::placement::policy::Policies;
 use edgeward_kube::resources::ResourceNames;
 
 use crate::inspect::Connection;
@@ -33,6 +34,8 @@ pub struct View {
     pub gated: Vec<Arc<GatedPod>>,
     /// Nodes that the selectors of several sites match.
     pub node_faults: Vec<NodeFault>,
+    /// The SloPolicies.
+    pub policies: Policies,
     /// State of Liqo.
     pub liqo: Liqo,
     /// Errors of the kinds that could not be read and therefore do not count.
@@ -82,12 +85,15 @@ pub async fn view(
     }
     let now = clock.now();
     let facts = view.liqo.objects.as_ref().map(|objects| Arc::new(objects.facts(now)));
+    let policies = view.read(objects::policies(connection).await).flatten();
+    view.policies = Policies::of(policies.into_iter().flatten());
     let profiles = connection.installed(Gvr::PROFILES, |object| scores_of(object, now));
     let profiles = view.read(profiles.await).flatten().unwrap_or_default();
     let links = links.into_iter().map(|(site, link)| Change::Link(site, link));
     let others = [
         Change::Liqo(facts),
         Change::Profiles(Arc::new(profiles)),
+        Change::Neighbourhoods(Arc::new(view.policies.neighbourhoods())),
         Change::Telemetry(Box::new(telemetry)),
     ];
     for change in links.chain(others) {

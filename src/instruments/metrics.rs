@@ -21,6 +21,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 use tracing_appender::non_blocking::ErrorCounter;
 
+use crate::platform::clock::Clock;
+
 mod sites;
 
 /// `Content-Type` of the text that [`Metrics::encode`] returns.
@@ -93,7 +95,7 @@ macro_rules! metrics {
         #[derive(Debug)]
         pub struct Metrics {
             registry: Registry,
-            shared: OnceLock<Arc<SharedState>>,
+            shared: OnceLock<(Arc<SharedState>, Clock)>,
             dropped_lines: OnceLock<ErrorCounter>,
             review_duration: Histogram,
             $(#[doc = $help] $vis $field: $type,)*
@@ -297,9 +299,9 @@ impl Metrics {
     }
 
     /// For every page, reads the snapshot and the reservations from `shared`. Only the first call has an effect.
-    pub fn follow(&self, shared: Arc<SharedState>) {
+    pub fn follow(&self, shared: Arc<SharedState>, clock: Clock) {
         // A process has one shared state.
-        let _ = self.shared.set(shared);
+        let _ = self.shared.set((shared, clock));
     }
 
     /// For every page, reads the number of lost log lines from `counter`. Only the first call has an effect.
@@ -320,8 +322,8 @@ impl Metrics {
     }
 
     fn write(&self, out: &mut String) -> fmt::Result {
-        if let Some(shared) = self.shared.get() {
-            self.show_sites(&shared.snapshot());
+        if let Some((shared, clock)) = self.shared.get() {
+            self.show_sites(&shared.snapshot(), clock.moment());
             let ledger = shared.ledger();
             self.reservations.set(count(ledger.open()));
             let expired = self.reservations_expired.inner();

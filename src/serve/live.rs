@@ -14,7 +14,7 @@ use crate::config::Versions;
 use crate::controllers::events::Recorder;
 use crate::controllers::lease::Election;
 use crate::controllers::status::Statuses;
-use crate::controllers::{Context, backstop, executor, moves, ocm};
+use crate::controllers::{Context, backstop, executor, moves, neighbourhoods, ocm};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::liqo::Liqo;
@@ -113,7 +113,7 @@ pub(super) async fn view(
     let statuses = Statuses {
         context: context.clone(),
         sites: sites_seen,
-        policies: policy_versions,
+        policies: policy_versions.clone(),
         profiles: profiles_evaluated,
         plans: plans.clone(),
     };
@@ -132,7 +132,7 @@ pub(super) async fn view(
         ),
         Task::endless(
             "policies",
-            policies.follow(client.clone(), metrics(), clock, met("policies")),
+            policies.follow(client.clone(), metrics(), clock, changes.clone(), met("policies")),
         ),
         Task::endless(
             "profiles",
@@ -180,6 +180,7 @@ pub(super) async fn view(
         Task::endless("backstop", backstop::run(context.clone(), reports)),
         Task::endless("moves", moves::run(context.clone(), movable)),
         Task::endless("statuses", statuses.run()),
+        Task::endless("neighbourhoods", neighbourhoods::run(context.clone(), policy_versions)),
         Task::endless("OCM", ocm::run(context.clone(), versions)),
     ];
     Ok(View {

@@ -166,7 +166,7 @@ impl Webhook {
             Some(path) => view_of_fleet_file(path, &config, clock).await?,
             None => live::view(&versions, &config, service.clone(), clock, &metrics, &readiness).await?,
         };
-        metrics.follow(Arc::clone(&view.shared));
+        metrics.follow(Arc::clone(&view.shared), clock);
         let certificate = self.certificate.open(service, lives, view.controllers);
         let (tls, certificate_tasks) = certificate?;
         let alto = || cost_map::alto::routes(Arc::clone(&view.shared), Arc::clone(&view.config), clock);

@@ -23,6 +23,7 @@ mod liqo;
 mod live;
 mod load;
 mod measured_traits;
+mod neighbourhoods;
 mod ocm;
 mod placement;
 mod profiles;

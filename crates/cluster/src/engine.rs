@@ -20,7 +20,7 @@ use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::model::group::PodGroups;
 use edgeward_decision::model::scores::Profiles;
 use edgeward_decision::model::site::SiteKind;
-use edgeward_decision::model::snapshot::Snapshot;
+use edgeward_decision::model::snapshot::{Neighbourhoods, Snapshot};
 use edgeward_decision::placement::ledger::Ledger;
 use edgeward_kube::node::NodeId;
 use edgeward_kube::resources::Amounts;
@@ -88,6 +88,7 @@ pub struct Engine {
     volumes: VolumeCache,
     profiles: Arc<Profiles>,
     pod_groups: Arc<PodGroups>,
+    neighbourhoods: Arc<Neighbourhoods>,
     /// The node faults that were last reported.
     faults: Vec<NodeFault>,
     effects: Vec<Effect>,
@@ -105,6 +106,7 @@ impl Engine {
             volumes: VolumeCache::default(),
             profiles: Arc::default(),
             pod_groups: Arc::default(),
+            neighbourhoods: Arc::default(),
             faults: vec![],
             effects: vec![],
         }
@@ -189,6 +191,12 @@ impl Engine {
                 self.waitlist.reconsider();
             }
             Change::Profiles(profiles) => self.profiles = Arc::clone(profiles),
+            Change::Neighbourhoods(neighbourhoods) => {
+                if self.neighbourhoods != *neighbourhoods {
+                    self.neighbourhoods = Arc::clone(neighbourhoods);
+                    self.waitlist.reconsider();
+                }
+            }
             Change::ListBegan(kind) => {
                 self.cache.list_began(*kind);
                 self.volumes.list_began(*kind);
@@ -266,6 +274,7 @@ impl Engine {
         // Profiles rank good sites, and a gated pod has none, so they do not make a plan necessary.
         snapshot.profiles = Arc::clone(&self.profiles);
         snapshot.pod_groups = Arc::clone(&self.pod_groups);
+        snapshot.neighbourhoods = Arc::clone(&self.neighbourhoods);
         let ttl = self.cache.config().telemetry_ttl;
         let listed_as_of = self.cache.listed_as_of(Kind::OF_DATA);
         let is_stale = listed_as_of.is_some_and(|as_of| now.moment.since(as_of) > ttl);

@@ -20,7 +20,7 @@ use crate::document;
 use crate::document::{Decimal, Fault, Faults};
 use crate::model::liqo::Offloadings;
 use crate::model::site::SiteKind;
-use crate::model::snapshot::{Site, Snapshot};
+use crate::model::snapshot::{Neighbourhoods, Site, Snapshot};
 use edgeward_kube::node::NodeId;
 use edgeward_kube::units::{Micros, Moment};
 
@@ -37,6 +37,7 @@ struct File {
     persistent_volumes: Option<Vec<volumes::VolumeEntry>>,
     storage_classes: Option<Vec<volumes::ClassEntry>>,
     profiles: Option<Vec<profiles::ProfileEntry>>,
+    neighbourhoods: Option<Neighbourhoods>,
 }
 
 /// How old something is, in seconds: a year at most.
@@ -113,6 +114,7 @@ pub fn read(document: &Value, config: &Config, now: Moment) -> Result<Snapshot, 
         offloadings: file.liqo.map(Arc::new),
         volumes: volumes.map(Arc::new),
         profiles: Arc::new(profiles),
+        neighbourhoods: Arc::new(file.neighbourhoods.unwrap_or_default()),
         ..Snapshot::default()
     };
     Faults::or(faults, snapshot)
@@ -139,6 +141,7 @@ pub fn write(snapshot: &Snapshot, now: Moment) -> Value {
         persistent_volumes: volumes.map(volumes::volumes),
         storage_classes: volumes.map(volumes::classes),
         profiles: some_of(profiles::entries(snapshot, now)),
+        neighbourhoods: Some((*snapshot.neighbourhoods).clone()).filter(|known| !known.is_empty()),
     };
     document::without_nulls(json!(file))
 }

@@ -16,6 +16,8 @@ pub struct Keys {
     pub traits: String,
     /// Annotation: the traits that the pod's policy requires. Both lists hold.
     pub policy_traits: String,
+    /// Annotation: the policy whose neighbourhood the pod's clouds belong to.
+    pub neighbourhood: String,
     /// Label that opts a namespace in, and a pod in or out.
     pub managed: String,
     /// Label of namespaces in which SloPolicies apply to pods that state no SLO.
@@ -64,6 +66,7 @@ impl Keys {
             policy_sites: format!("slo.{domain}/policySites"),
             traits: format!("slo.{domain}/traits"),
             policy_traits: format!("slo.{domain}/policyTraits"),
+            neighbourhood: format!("slo.{domain}/neighbourhood"),
             managed: scheduling("managed"),
             policies: scheduling("policies"),
             placed: scheduling("placed"),
@@ -78,10 +81,10 @@ impl Keys {
         }
     }
 
-    /// Whether this annotation holds the sites or traits of the pod's policy. The policy's value replaces the pod's
-    /// own.
+    /// Whether this annotation holds the sites, traits or neighbourhood of the pod's policy. The policy's value replaces the
+    /// pod's own.
     pub fn is_of_policy(&self, key: &str) -> bool {
-        key == self.policy_sites || key == self.policy_traits
+        key == self.policy_sites || key == self.policy_traits || key == self.neighbourhood
     }
 
     /// The domain of a gate like ours under another domain. `None` for our own gate and for other gates.

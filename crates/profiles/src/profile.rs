@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use edgeward_decision::document;
-use edgeward_decision::document::texts::PromQl;
+use edgeward_decision::document::texts::{Dwell, PromQl};
 use edgeward_decision::document::{Checks, DAY, Faults, SECOND, Span, schema};
 use edgeward_decision::model::scores::{Better, Score};
 use edgeward_decision::model::slo::Class;
@@ -185,13 +185,7 @@ pub struct ProfileSpec {
     #[schemars(with = "Option<f64>", title = "a number from 0 to 1000000000", range(min = 0, max = Score::MAX))]
     margin: Option<Score>,
     /// How long another site must be better before it becomes the preferred one. Default 5m.
-    #[schemars(
-        with = "Option<String>",
-        title = "a duration from 0s to 24h, such as 60s or 1m30s",
-        length(max = 32),
-        regex(pattern = "^([0-9]+(ms|s|m|h))+$"),
-        extend("x-duration" = ["0s", "24h"])
-    )]
+    #[schemars(with = "Option<Dwell>")]
     dwell: Option<Micros>,
     /// How often metrics are read, 5s to 1h. Default 30s.
     #[schemars(with = "Option<Span<{ 5 * SECOND }, { 3_600 * SECOND }>>")]

@@ -109,6 +109,7 @@ fn pod_without_slo_is_decided_by_its_policy() {
         name: "web".to_owned(),
         generation: None,
         policy: Policy::read(&json!({"spec": spec})),
+        members: vec![],
     };
     reviewer.policies.store(Arc::new(Policies::of([Arc::new(seen)])));
     let response = answer(&reviewer, &review);
@@ -458,7 +459,7 @@ fn burst_of_reviews_does_not_reserve_room_twice() {
     let reviewer = burst_reviewer(HOUR);
     assert_eq!(edge_share_of_a_burst(&reviewer), 8);
     assert_eq!(open(&reviewer), 60);
-    reviewer.metrics.follow(Arc::clone(&reviewer.shared));
+    reviewer.metrics.follow(Arc::clone(&reviewer.shared), reviewer.clock);
     assert!(reviewer.metrics.encode().contains("edgeward_reservations 60\n"));
 
     let without = burst_reviewer(Micros(0));

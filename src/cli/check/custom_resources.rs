@@ -113,6 +113,7 @@ mod tests {
             name: "policy".into(),
             generation: Some(1),
             policy: Policy::read(&json!({ "spec": spec })),
+            members: vec![],
         };
         let label = |name: &&str| (format!("scheduling.example.io/{name}"), "true".to_owned());
         let labels = BTreeMap::from([("shop".to_owned(), labels.iter().map(label).collect())]);

@@ -4,12 +4,13 @@ use edgeward_decision::model::cost_map::watts;
 use edgeward_decision::model::link::{Link, LinkState};
 use edgeward_decision::model::slo::Class;
 use edgeward_decision::model::snapshot::{Site, Snapshot};
+use edgeward_kube::units::Moment;
 
 use crate::instruments::metrics::{Metrics, count};
 
 impl Metrics {
-    /// Replaces the metrics of all sites by those of this snapshot. Cost: one pass over all nodes.
-    pub(super) fn show_sites(&self, snapshot: &Snapshot) {
+    /// Replaces the metrics of all sites by those of this snapshot as of `now`. Cost: one pass over all nodes.
+    pub(super) fn show_sites(&self, snapshot: &Snapshot, now: Moment) {
         for gauges in [&self.site_nodes, &self.queue, &self.wan_state] {
             gauges.clear();
         }
@@ -39,9 +40,9 @@ impl Metrics {
             }
         }
         for (name, profile) in &*snapshot.profiles {
-            for (site, score) in &profile.sites {
+            for site in profile.sites.keys() {
                 // The score of pods that miss no optional trait.
-                if let Some(score) = score.by_missing.first() {
+                if let Some(score) = profile.score(site, 0, now) {
                     self.profile_score.at([&**name, &**site]).set(score.as_f64());
                 }
             }

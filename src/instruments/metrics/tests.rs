@@ -21,7 +21,7 @@ fn published(sites: Vec<Site>) -> Arc<Snapshot> {
 fn site_metrics_follow_the_last_published_snapshot() {
     let metrics = Metrics::new();
     let shared = Arc::<SharedState>::default();
-    metrics.follow(Arc::clone(&shared));
+    metrics.follow(Arc::clone(&shared), Clock::start());
     assert!(!metrics.encode().contains("edgeward_site_nodes{"));
     let mut edge = Site::new(Arc::new(SiteDefinition::edge()));
     edge.nodes = Arc::new(vec![Arc::default()]);
@@ -59,21 +59,24 @@ fn every_metric_touched() -> String {
     Arc::make_mut(&mut cloud.definition).energy = serde_json::from_value(energy).unwrap();
     let edge = Site::new(Arc::new(SiteDefinition::edge()));
     let mut snapshot = Arc::unwrap_or_clone(published(vec![edge, cloud]));
-    let score = SiteScore {
+    let clock = Clock::start();
+    let score = |as_of| SiteScore {
         by_missing: [Score(500_000)].into(),
-        as_of: Moment(0),
+        as_of,
     };
+    let staleness = Micros::from_secs(3_600);
+    let stale = clock.moment().before(staleness).before(Micros(1));
     let scores = ProfileScores {
         better: Better::Higher,
         margin: Score(0),
-        staleness: Micros(0),
+        staleness,
         preferred: Some("edge".into()),
-        sites: [("edge".into(), score)].into(),
+        sites: [("edge".into(), score(clock.moment())), ("cloud".into(), score(stale))].into(),
     };
     snapshot.profiles = Arc::new([("room".into(), Arc::new(scores))].into());
     let links = Arc::make_mut(&mut snapshot.links);
     links.entry("cloud", "edge").or_default().bytes = Some(1);
-    metrics.follow(Arc::new(SharedState::new(Arc::new(snapshot), Micros(0))));
+    metrics.follow(Arc::new(SharedState::new(Arc::new(snapshot), Micros(0))), clock);
     metrics.watch_heard.at(["nodes"]);
     metrics.watch_lists.at(["nodes"]);
     metrics.watch_failures.at(["nodes"]);
@@ -88,6 +91,17 @@ fn every_metric_touched() -> String {
 
 /// The type and labels of each metric.
 type Known = BTreeMap<String, (String, BTreeSet<String>)>;
+
+#[test]
+fn stale_score_is_not_exposed() {
+    let page = every_metric_touched();
+    let score = |site: &str| {
+        page.contains(&format!(
+            "edgeward_profile_score{{profile=\"room\",site=\"{site}\"}} 0.5"
+        ))
+    };
+    assert_eq!([score("edge"), score("cloud")], [true, false], "{page}");
+}
 
 fn exposed(page: &str) -> Known {
     let mut known = Known::new();
@@ -171,7 +185,7 @@ fn config_fault_metrics_are_bounded_and_cleared_on_repair() {
 fn wan_metrics_show_one_state_in_base_units() {
     let metrics = Metrics::new();
     let shared = Arc::<SharedState>::default();
-    metrics.follow(Arc::clone(&shared));
+    metrics.follow(Arc::clone(&shared), Clock::start());
     let publish = |link: Option<Link>| {
         let mut cloud = Site::new(Arc::new(SiteDefinition::cloud()));
         cloud.link = link;

@@ -329,7 +329,10 @@ fn faulty_policy_keeps_last_valid_version(fixture: &Fixture<'_>) -> Result<()> {
     let _running = start()?;
     says(
         2,
-        json!([priority, "of it, its sites and traits alone count meanwhile"]),
+        json!([
+            priority,
+            "of it, its sites, traits and neighbourhood alone count meanwhile"
+        ]),
     )?;
     pod["metadata"]["annotations"] = json!({"slo.example.io/class": "batch"});
     becomes(&kubectl, &pod, &placed)?;

@@ -10,7 +10,7 @@ use edgeward_decision::config::Config;
 use edgeward_decision::model::link::Link;
 use edgeward_decision::model::liqo::Liqo;
 use edgeward_decision::model::scores::Profiles;
-use edgeward_decision::model::snapshot::ByNamespace;
+use edgeward_decision::model::snapshot::{ByNamespace, Neighbourhoods};
 use edgeward_decision::model::volumes::{ClaimRecord, ClassRecord};
 use edgeward_kube::constraints::VolumeAffinity;
 use edgeward_kube::node::Node;
@@ -44,6 +44,8 @@ pub enum Change {
     StorageClass(Box<str>, Option<ClassRecord>),
     /// The scores of performance profiles.
     Profiles(Arc<Profiles>),
+    /// The clouds of neighbourhoods.
+    Neighbourhoods(Arc<Neighbourhoods>),
     /// The measurements of a Prometheus server.
     Telemetry(Box<Telemetry>),
     /// A newer configuration.

@@ -2,6 +2,7 @@
 
 use edgeward_kube::constraints::{LABEL_VALUE, SUBDOMAIN};
 use edgeward_kube::texts::NAMESPACE;
+use schemars::JsonSchema;
 
 use crate::model::{slo, traits};
 
@@ -13,3 +14,11 @@ edgeward_kube::texts! {
     SiteName: "a site name: letters, digits, `-`, `_` and `.`, at most 63", &LABEL_VALUE.replace(")?$", ")$"), 63;
     TraitName: traits::NAME, traits::FORM, 63;
 }
+
+/// Schema of a time that something must last, up to a day. Only `with` attributes of schemars name it.
+#[derive(JsonSchema)]
+#[schemars(
+    title = "a duration from 0s to 24h, such as 60s or 1m30s",
+    extend("pattern" = "^([0-9]+(ms|s|m|h))+$", "maxLength" = 32, "x-duration" = ["0s", "24h"])
+)]
+pub struct Dwell(#[expect(dead_code, reason = "only its schema is used")] String);

@@ -190,6 +190,8 @@ pub struct Intent {
     pub traits: Option<Box<Traits>>,
     /// The PerformanceProfile that ranks the feasible sites.
     pub profile: Option<Box<str>>,
+    /// The SloPolicy of the pod's namespace whose neighbourhood the pod's clouds belong to.
+    pub neighbourhood: Option<Box<str>>,
     /// Whether the pod may be moved to another site, if it says so.
     pub movable: Option<bool>,
     /// The pod's group, if it has one.
@@ -335,6 +337,9 @@ pub fn parse<'p>(
     let profile = faults.read("profile", PROFILE_NAME, |name| {
         is_profile_name(name).then(|| name.into())
     });
+    let neighbourhood = faults.read("neighbourhood", "the name of an SloPolicy", |name| {
+        is_subdomain(name).then(|| name.into())
+    });
     let movable = faults.read("movable", "\"true\" or \"false\"", |text| text.parse().ok());
     // A value that cannot be read was meant for something.
     let movable = movable.or(faults.states("movable").then_some(false));
@@ -362,6 +367,7 @@ pub fn parse<'p>(
         sites: SiteRestriction::of(demands.into_iter().flatten()),
         traits: traits.map(Box::new),
         profile,
+        neighbourhood,
         movable,
         membership: membership.map(Arc::new),
         spreads,
@@ -373,7 +379,7 @@ pub fn parse<'p>(
 }
 
 /// Names of the annotations that edgeward reads, without the prefix.
-pub const NAMES: [&str; 18] = [
+pub const NAMES: [&str; 19] = [
     "class",
     "deadlineMs",
     "latencyTargetMs",
@@ -385,6 +391,7 @@ pub const NAMES: [&str; 18] = [
     "traits",
     "policyTraits",
     "profile",
+    "neighbourhood",
     "movable",
     "group",
     "component",
@@ -524,6 +531,7 @@ mod tests {
                 sites: None,
                 traits: None,
                 profile: Some("greenness".into()),
+                neighbourhood: None,
                 movable: Some(true),
                 membership: None,
                 spreads: false,

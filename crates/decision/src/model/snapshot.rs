@@ -45,7 +45,12 @@ pub struct Snapshot {
     pub offloadings: Option<Arc<Offloadings>>,
     /// Scores of the sites by performance profile.
     pub profiles: Arc<Profiles>,
+    /// The clouds of neighbourhoods.
+    pub neighbourhoods: Arc<Neighbourhoods>,
 }
+
+/// The names of the clouds in the neighbourhood of each SloPolicy that has one, by namespace and policy.
+pub type Neighbourhoods = ByNamespace<Vec<Box<str>>>;
 
 impl Snapshot {
     /// Whether anything is known about this controller that decides whether its pods can be placed at all. The number
@@ -312,6 +317,14 @@ impl<T: Clone> ByNamespace<T> {
         if keys.is_empty() {
             self.0.remove(namespace);
         }
+    }
+
+    /// Keeps the values for which `keep`, which may change them, returns true. Cost: a copy of the maps that others share.
+    pub fn retain(&mut self, mut keep: impl FnMut(&str, &str, &mut T) -> bool) {
+        for (namespace, keys) in &mut self.0 {
+            Arc::make_mut(keys).retain(|key, value| keep(namespace, key, value));
+        }
+        self.0.retain(|_, keys| !keys.is_empty());
     }
 
     /// Maps every value.

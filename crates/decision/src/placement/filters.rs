@@ -40,7 +40,7 @@ pub(super) struct Case<'c, 's> {
 type Filter = fn(&Case<'_, '_>, &Assessment<'_>) -> Option<Refusal>;
 
 /// Every filter, in the order in which they run. None runs after a `Never` refusal.
-const FILTERS: [Filter; 17] = [
+const FILTERS: [Filter; 18] = [
     sites::not_in_sites,
     liqo::not_offloaded,
     nodes::no_usable_node,
@@ -50,6 +50,7 @@ const FILTERS: [Filter; 17] = [
     traits::lost_trait,
     wan::bad_link,
     wan::too_far,
+    sites::not_in_neighbourhood,
     time::bandwidth_unknown,
     group::elsewhere,
     room::no_room,

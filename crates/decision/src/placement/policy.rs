@@ -3,6 +3,7 @@
 //! If several policies select the pod, the one with the highest precedence applies, then the first by name. A policy
 //! applies as a whole, because no user wrote an SLO that is pieced together from several policies.
 
+mod neighbourhood;
 mod selector;
 
 use std::cmp::Reverse;
@@ -20,10 +21,13 @@ use crate::document::{Checks, Decimal, Faults, schema};
 use crate::keys::Keys;
 use crate::model::site_restriction::{self, Demand};
 use crate::model::slo::{Class, MAX_MILLIS};
+use crate::model::snapshot::Neighbourhoods;
 use crate::model::traits::{self, Traits};
 use crate::pod::Pod;
 use edgeward_kube::selector::Selector;
 
+pub use neighbourhood::{Candidates, Neighbourhood};
+use neighbourhood::{NeighbourhoodSpec, RankBy};
 use selector::LabelSelector;
 pub use selector::MAX_SELECTOR_BYTES;
 
@@ -33,6 +37,9 @@ pub const MAX_POLICIES: usize = 100;
 
 /// The annotation, without the SLO prefix, for the sites that a policy allows.
 const POLICY_SITES: &str = "policySites";
+
+/// The annotation, without the SLO prefix, that names the policy whose neighbourhood holds.
+const NEIGHBOURHOOD: &str = "neighbourhood";
 
 /// The annotation, without the SLO prefix, for the traits that a policy requires.
 const POLICY_TRAITS: &str = "policyTraits";
@@ -47,10 +54,11 @@ pub struct Policy {
     selector: Selector,
     /// SLO annotations, by name without the prefix.
     slo: Vec<(String, String)>,
+    neighbourhood: Option<Neighbourhood>,
 }
 
 impl Policy {
-    /// Reads the `spec` of an SloPolicy.
+    /// Reads an SloPolicy: its name and its `spec`.
     ///
     /// # Errors
     /// All faults, and what applies in spite of them. With the newest CRD, the API server rejects such a policy.
@@ -58,15 +66,22 @@ impl Policy {
         let stated = &object["spec"];
         let read = document::checked("spec", |checks| {
             let spec: PolicySpec = schema::read(&SCHEMA, stated, "spec", checks.faults)?;
+            let neighbourhood = spec.neighbourhood.map(Neighbourhood::from);
+            if neighbourhood.is_some_and(|stated| stated.rank_by == RankBy::Profile) && spec.slo.profile.is_none() {
+                checks.fault("neighbourhood.rankBy", "is profile, and slo.profile is missing");
+            }
+            let mut slo = spec.slo.annotations(checks);
+            slo.extend(neighbourhood.map(|_| named(object)));
             Some(Self {
                 precedence: spec.precedence.map_or(0, |precedence| precedence.0),
                 selector: spec.selector.selector("selector", checks),
-                slo: spec.slo.annotations(checks),
+                slo,
+                neighbourhood,
             })
         });
         read.map_err(|faults| Refused {
             faults,
-            instead: Instead::of_restrictions(stated),
+            instead: Instead::of_restrictions(object),
         })
     }
 }
@@ -83,6 +98,8 @@ pub struct PolicySpec {
     precedence: Option<Decimal<0, { -MAX_PRECEDENCE }, MAX_PRECEDENCE>>,
     /// The SLO fields of these pods, where a pod does not state its own.
     slo: SloDefaults,
+    /// The clouds that these pods may use, as the leader keeps them in the status.
+    neighbourhood: Option<NeighbourhoodSpec>,
 }
 
 /// The fields of an SLO, as in the annotations `slo.<domain>/…`.
@@ -167,12 +184,13 @@ impl Instead {
         }
     }
 
-    /// The sites and traits that a spec with faults states. If these cannot be read, the policy's pods may run nowhere.
+    /// The sites, traits and neighbourhood that a policy with faults states. If sites or traits cannot be read, the policy's pods may run nowhere.
     /// `None` if it states neither, or if its selector cannot be read.
     ///
     /// If the precedence cannot be read, it is unknown whether this policy or another applies. The policy then comes first,
     /// and its pods may run nowhere.
-    fn of_restrictions(spec: &Value) -> Option<Self> {
+    fn of_restrictions(object: &Value) -> Option<Self> {
+        let spec = &object["spec"];
         let selector = document::checked("", |checks| {
             let schema = &SCHEMA["properties"]["selector"];
             let selector: LabelSelector = schema::read(schema, &spec["selector"], "", checks.faults)?;
@@ -199,11 +217,14 @@ impl Instead {
                 slo.push((key.to_owned(), text.unwrap_or_default().to_owned()));
             }
         }
+        if !spec["neighbourhood"].is_null() {
+            slo.push(named(object));
+        }
         let what = match slo.iter().any(|(_, text)| text.is_empty()) {
             true => {
                 "its sites, its traits or its precedence cannot be read, so pods that it selects are refused meanwhile"
             }
-            false => "of it, its sites and traits alone count meanwhile",
+            false => "of it, its sites, traits and neighbourhood alone count meanwhile",
         };
         let policy = Policy {
             precedence: precedence
@@ -211,6 +232,7 @@ impl Instead {
                 .clamp(-MAX_PRECEDENCE, MAX_PRECEDENCE),
             selector: selector.ok()?,
             slo,
+            neighbourhood: None,
         };
         (!policy.slo.is_empty()).then(|| Self {
             policy: Arc::new(policy),
@@ -218,6 +240,12 @@ impl Instead {
             what: what.to_owned(),
         })
     }
+}
+
+/// The annotation that names the policy of a neighbourhood.
+fn named(policy: &Value) -> (String, String) {
+    let name = policy["metadata"]["name"].as_str().unwrap_or_default();
+    (NEIGHBOURHOOD.to_owned(), name.to_owned())
 }
 
 /// Lists the faults.
@@ -238,6 +266,8 @@ pub struct Seen {
     pub generation: Option<i64>,
     /// The policy, or why it does not apply as written.
     pub policy: Result<Policy, Refused>,
+    /// The clouds of its neighbourhood, as the status names them.
+    pub members: Vec<Box<str>>,
 }
 
 impl Seen {
@@ -294,8 +324,9 @@ impl NamespacePolicies {
     }
 
     /// The policies in force. The first that selects a pod applies to it.
-    fn in_force(&self) -> impl Iterator<Item = &Policy> {
-        self.sorted.iter().take(MAX_POLICIES).filter_map(|seen| seen.in_force())
+    pub fn in_force(&self) -> impl Iterator<Item = (&Seen, &Policy)> {
+        let sorted = self.sorted.iter().take(MAX_POLICIES);
+        sorted.filter_map(|seen| Some((&**seen, seen.in_force()?)))
     }
 }
 
@@ -320,6 +351,17 @@ impl Policies {
         Self { by_namespace }
     }
 
+    /// The clouds of the neighbourhoods of the policies in force.
+    pub fn neighbourhoods(&self) -> Neighbourhoods {
+        let mut all = Neighbourhoods::default();
+        let in_force = self.by_namespace.values().flat_map(NamespacePolicies::in_force);
+        for (seen, _) in in_force.filter(|(seen, _)| !seen.members.is_empty()) {
+            all.entry(&seen.namespace, &seen.name)
+                .insert_entry(seen.members.clone());
+        }
+        all
+    }
+
     /// The number of policies in force.
     pub fn in_force(&self) -> usize {
         self.by_namespace
@@ -336,8 +378,8 @@ impl Policies {
             return;
         };
         let labels: BTreeMap<_, _> = pod.labels().collect();
-        let selects = |policy: &&Policy| policy.selector.matches(|key| labels.get(key).copied());
-        if let Some(policy) = policies.in_force().find(selects) {
+        let selects = |(_, policy): &(&Seen, &Policy)| policy.selector.matches(|key| labels.get(key).copied());
+        if let Some((_, policy)) = policies.in_force().find(selects) {
             let annotations = policy.slo.iter();
             let annotations = annotations.map(|(name, value)| (format!("{}{name}", keys.slo_prefix), value.clone()));
             pod.inherit(annotations, keys);

@@ -69,6 +69,7 @@ const fn sentence(code: RefusalCode) -> &'static str {
         RefusalCode::Stale => "its WAN was not measured lately",
         RefusalCode::LostTrait => "it does not have a measured trait of the pod now",
         RefusalCode::DistanceLimit => "its RTT is not below the pod's limit",
+        RefusalCode::NotInNeighbourhood => "it does not belong to the neighbourhood of the pod's policy",
         RefusalCode::UnknownBandwidth => "the time that the pod's input takes to it is unknown",
         RefusalCode::GroupElsewhere => "the release plan places the pod with its group elsewhere",
         RefusalCode::TooFar => "a pod of its group that it must be near to is too far away",
@@ -84,10 +85,11 @@ const fn sentence(code: RefusalCode) -> &'static str {
 }
 
 /// How each number of a refusal is shown, in this order.
-const DETAILS: [(&str, &str); 43] = [
+const DETAILS: [(&str, &str); 44] = [
     ("sites", "{text}"),
     ("traits", "{text}"),
     ("trait", "{text}"),
+    ("policy", "{text}"),
     ("value", "value {}"),
     ("atMost", "at most {}"),
     ("atLeast", "at least {}"),

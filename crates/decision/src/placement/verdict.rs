@@ -161,6 +161,8 @@ words! {
         LostTrait = "lost_trait",
         /// The RTT is not below the pod's distance limit.
         DistanceLimit = "distance_limit",
+        /// The site does not belong to the neighbourhood of the pod's policy.
+        NotInNeighbourhood = "not_in_neighbourhood",
         /// The bandwidth to the site is unknown, and with it the time that the pod's input takes.
         UnknownBandwidth = "unknown_bandwidth",
         /// The release plan places the pod's group as a whole, and this pod elsewhere.
@@ -207,6 +209,7 @@ impl RefusalCode {
             | Self::Stale
             | Self::LostTrait
             | Self::DistanceLimit
+            | Self::NotInNeighbourhood
             | Self::GroupElsewhere
             | Self::TooFar => Standing::Away,
             Self::NoRoom

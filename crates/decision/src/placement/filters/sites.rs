@@ -1,5 +1,6 @@
-//! The sites at which the pod's own annotation or its policy lets it run.
+//! The sites at which the pod's own annotation or its policy lets it run, and the neighbourhood that its policy keeps.
 
+use crate::model::site::SiteKind;
 use crate::placement::filters::Case;
 use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
 use edgeward_kube::excerpt::excerpt;
@@ -16,4 +17,20 @@ pub(super) fn not_in_sites(case: &Case<'_, '_>, found: &Assessment<'_>) -> Optio
         return None;
     }
     Some(Refusal::new(RefusalCode::NotInSites).with("sites", excerpt(sites, SHOWN)))
+}
+
+/// A cloud that does not belong to the neighbourhood of the pod's policy. An unknown neighbourhood has no members.
+pub(super) fn not_in_neighbourhood(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
+    let policy = case.intent.neighbourhood.as_deref()?;
+    if found.site.kind() == SiteKind::Edge {
+        return None;
+    }
+    let neighbourhoods = &case.room.snapshot.neighbourhoods;
+    let members = neighbourhoods
+        .get(&case.workload.namespace, policy)
+        .map_or(&[][..], Vec::as_slice);
+    if members.iter().any(|member| **member == *found.site.name()) {
+        return None;
+    }
+    Some(Refusal::new(RefusalCode::NotInNeighbourhood).with("policy", policy))
 }

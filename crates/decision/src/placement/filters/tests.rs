@@ -44,6 +44,7 @@ fn filter(name: &str) -> Filter {
         "missing_trait" => traits::missing_trait,
         "bad_link" => wan::bad_link,
         "too_far" => wan::too_far,
+        "not_in_neighbourhood" => sites::not_in_neighbourhood,
         "bandwidth_unknown" => time::bandwidth_unknown,
         "no_room" => room::no_room,
         "no_bandwidth" => room::no_bandwidth,

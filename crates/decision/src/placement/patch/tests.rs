@@ -263,6 +263,7 @@ fn policy(slo: &Value) -> Policies {
         name: "all".to_owned(),
         generation: None,
         policy: Policy::read(&json!({"spec": {"selector": {}, "slo": slo}})),
+        members: vec![],
     })])
 }
 

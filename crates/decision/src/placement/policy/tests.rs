@@ -9,7 +9,8 @@ fn seen(namespace: &str, name: &str, spec: &Value) -> Arc<Seen> {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         generation: Some(1),
-        policy: Policy::read(&json!({"spec": spec})),
+        policy: Policy::read(&json!({"metadata": {"name": name}, "spec": spec})),
+        members: vec![],
     })
 }
 
@@ -229,13 +230,62 @@ fn last_version_without_faults_still_applies() {
     let mended = version(6, json!({"class": "latency"})).after(&faulty);
     assert_eq!(of(&mended), (strings(&[("class", "latency")]), String::new()));
 
-    // A policy that never had a valid version contributes only its own sites and traits.
+    // A policy that never had a valid version contributes only its own sites, traits and neighbourhood.
     let faulty = version(1, json!({"class": "fast", "sites": "us"}));
     let (sites, nothing) = (strings(&[("policySites", "us")]), strings(&[]));
     assert_eq!(
         of(&faulty),
-        (sites, "of it, its sites and traits alone count meanwhile".to_owned())
+        (
+            sites,
+            "of it, its sites, traits and neighbourhood alone count meanwhile".to_owned()
+        )
     );
     let faulty = version(2, json!({"class": "fast"})).after(&faulty);
     assert_eq!(of(&faulty), (nothing, String::new()));
+}
+
+#[test]
+fn neighbourhood_is_named_on_the_pod_and_survives_faults() {
+    let of = |spec: &Value| inherited(&policies(&[("web", spec.clone())]), &labelled(&json!({})));
+    let mut spec = json!({"selector": {}, "slo": {"class": "batch"}, "neighbourhood": {"max": 2}});
+    let expected = strings(&[("class", "batch"), ("neighbourhood", "web")]);
+    assert_eq!(of(&spec), expected);
+    let own = json!({"metadata": {"annotations": {"slo.example.io/neighbourhood": "mine"}}, "spec": {}});
+    assert_eq!(inherited(&policies(&[("web", spec.clone())]), &own), expected);
+    let faults = |spec: &Value| match Policy::read(&json!({"spec": spec})) {
+        Ok(_) => vec![],
+        Err(refused) => refused.faults.0.iter().map(ToString::to_string).collect(),
+    };
+    spec["neighbourhood"]["rankBy"] = json!("profile");
+    assert_eq!(
+        faults(&spec),
+        ["spec.neighbourhood.rankBy: is profile, and slo.profile is missing"]
+    );
+    spec["slo"]["profile"] = json!("greenness");
+    assert!(faults(&spec).is_empty());
+    spec["neighbourhood"]["dwell"] = json!("25h");
+    assert_eq!(
+        faults(&spec),
+        ["spec.neighbourhood.dwell: \"25h\" is not a duration from 0s to 24h, such as 60s or 1m30s"]
+    );
+    spec["neighbourhood"] = json!({"max": 17});
+    assert_eq!(
+        faults(&spec),
+        ["spec.neighbourhood.max: 17 is not a whole number from 1 to 16"]
+    );
+    assert_eq!(of(&spec), strings(&[("neighbourhood", "web")]));
+}
+
+#[test]
+fn neighbourhoods_are_those_of_policies_in_force() {
+    let policy = Seen {
+        members: vec!["near".into()],
+        ..Seen::clone(&seen(
+            "shop",
+            "web",
+            &json!({"selector": {}, "slo": {"class": "batch"}, "neighbourhood": {"max": 1}}),
+        ))
+    };
+    let all = Policies::of([Arc::new(policy)]).neighbourhoods();
+    assert_eq!(all.iter().collect::<Vec<_>>(), [("shop", "web", &vec!["near".into()])]);
 }
