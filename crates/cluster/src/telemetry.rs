@@ -3,7 +3,8 @@
 //! `src/prometheus.rs` fills a [`Telemetry`]. This module makes it part of a snapshot. `docs/guide/clouds.md` is for
 //! operators.
 
-use std::collections::BTreeMap;
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use edgeward_decision::config::{Config, Input, MeasuredTrait};
@@ -112,25 +113,23 @@ impl Telemetry {
     /// Records the answer about links: a value for each source and target, in the unit of [`LinkFigures`]. Pairs that the
     /// answer leaves out have none. Cost: a pass over all measured pairs.
     pub fn record_links(&mut self, input: Input, values: &[((&str, &str), u64)], until: Moment) {
-        let mut links = self.links_without(input);
-        for ((source, target), value) in values {
-            set(links.entry(source, target).or_default(), input, Some(*value));
-        }
-        self.links = Arc::new(links);
+        let values = values.iter().map(|(pair, value)| (*pair, Cell::new(Some(*value))));
+        self.set_links(input, &values.collect());
         self.links_until.insert(input, until);
     }
 
-    /// The links without what this input tells.
-    fn links_without(&self, input: Input) -> Links {
-        let mut others = Links::default();
-        for (source, target, figures) in self.links.iter() {
-            let mut left = *figures;
-            set(&mut left, input, None);
-            if left != LinkFigures::default() {
-                others.entry(source, target).insert_entry(left);
+    /// Replaces all that this input tells about links, and takes the values.
+    fn set_links(&mut self, input: Input, values: &HashMap<(&str, &str), Cell<Option<u64>>>) {
+        let links = Arc::make_mut(&mut self.links);
+        links.retain(|source, target, figures| {
+            set(figures, input, values.get(&(source, target)).and_then(Cell::take));
+            *figures != LinkFigures::default()
+        });
+        for ((source, target), new) in values {
+            if let Some(value) = new.take() {
+                set(links.entry(source, target).or_default(), input, Some(value));
             }
         }
-        others
     }
 
     /// What is measured between sites.
@@ -156,7 +155,7 @@ impl Telemetry {
         let stale = self.links_until.extract_if(.., |_, until| *until < now);
         let stale: Vec<_> = stale.map(|(input, _)| input).collect();
         for input in stale {
-            self.links = Arc::new(self.links_without(input));
+            self.set_links(input, &HashMap::new());
         }
     }
 
