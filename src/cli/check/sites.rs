@@ -19,6 +19,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         return vec![];
     };
     let mut findings: Vec<_> = view.snapshot.sites.iter().map(nodes).collect();
+    findings.extend(without_edge(&view.snapshot.sites, &facts.found.edit));
     findings.extend(view.snapshot.sites.iter().filter_map(tolerates_everything));
     findings.extend(view.node_faults.iter().map(|fault| {
         let node = &fault.node;
@@ -36,6 +37,16 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
         Finding::warning(AREA, text).fix(fix)
     }));
     findings
+}
+
+/// Reports a fleet without an edge site, which may have lost it by mistake.
+fn without_edge(sites: &[Site], edit: &str) -> Option<Finding> {
+    let fix = format!("{edit}   # or kubectl apply a Site of kind edge, if nodes of this cluster run pods");
+    if sites.is_empty() {
+        return Some(Finding::fault(AREA, "there is no site: no pod is placed").fix(fix));
+    }
+    let has_edge = sites.iter().any(|site| site.kind() == SiteKind::Edge);
+    (!has_edge).then(|| Finding::warning(AREA, "no site has kind edge: pods go to clouds alone").fix(fix))
 }
 
 /// Reports a toleration that edgeward may not add when it releases a pod.
@@ -153,6 +164,30 @@ mod tests {
 
     /// The tolerations that a cloud has by default, and the missing one.
     const TOLERATIONS: &str = r#"tolerations: [{"effect":"NoSchedule","key":"cloud","operator":"Equal","value":"cloud"},{"effect":"NoExecute","key":"provider"}]   # of site virtual"#;
+
+    #[test]
+    fn fleet_without_edge_is_reported() {
+        let texts = |sites: Value| {
+            let findings = judge(&facts(&json!({"sites": sites})));
+            let bad = findings
+                .into_iter()
+                .filter(|found| found.text.contains("there is no site") || found.text.contains("kind edge"));
+            bad.map(|found| (found.level, found.text)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            texts(json!([])),
+            [(Level::Fault, "there is no site: no pod is placed".to_owned())]
+        );
+        let clouds = texts(json!([{"name": "far", "kind": "cloud"}]));
+        assert_eq!(
+            clouds,
+            [(
+                Level::Warning,
+                "no site has kind edge: pods go to clouds alone".to_owned()
+            )]
+        );
+        assert_eq!(texts(json!([{"name": "edge", "kind": "edge"}])), []);
+    }
 
     #[test]
     fn site_and_node_misconfigurations_are_reported() {
