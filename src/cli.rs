@@ -4,7 +4,9 @@ mod check;
 mod config_schema;
 mod cost_map;
 mod demo;
+mod findings;
 mod fleet;
+mod import;
 mod installed;
 mod moves;
 mod profile;
@@ -54,6 +56,7 @@ enum Command {
     Fleet(fleet::Fleet),
     CostMap(cost_map::CostMap),
     Profile(profile::Profile),
+    Import(import::Import),
     Release(release::Release),
     Moves(moves::Moves),
     /// Print the definitions of the custom resources Site, SloPolicy and PerformanceProfile.
@@ -89,6 +92,12 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Prints one of several YAML documents.
+fn print_document(document: &impl Serialize) -> anyhow::Result<()> {
+    let yaml = serde_saphyr::to_string(document).context("a document cannot be written as YAML")?;
+    print(&format!("---\n{yaml}"))
+}
+
 /// Parses the arguments of this process and runs the command.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
@@ -102,6 +111,7 @@ pub fn main() -> ExitCode {
         Command::Fleet(fleet) => fleet.run().map(|()| ExitCode::SUCCESS),
         Command::CostMap(map) => map.run().map(|()| ExitCode::SUCCESS),
         Command::Profile(profile) => profile.run(),
+        Command::Import(import) => import.run(),
         Command::Release(release) => release.run(),
         Command::Moves(moves) => moves.run().map(|()| ExitCode::SUCCESS),
         Command::Demo => demo::run().map(|()| ExitCode::SUCCESS),
@@ -224,8 +234,7 @@ fn read_config(path: Option<&Path>) -> anyhow::Result<Config> {
 /// Prints the definitions of the custom resources.
 fn crds() -> anyhow::Result<()> {
     for definition in api::definitions() {
-        let yaml = serde_saphyr::to_string(&definition).context("a definition cannot be written as YAML")?;
-        print(&format!("---\n{yaml}"))?;
+        print_document(&definition)?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
 use edgeward_profiles::import::{Imported, import};
 
+use super::findings::Findings;
 use crate::platform::yaml;
 
 /// Convert performance profiles from CODECO's form.
@@ -45,15 +46,18 @@ impl Profile {
             all.extend(imported.with_context(|| source.clone())?);
         }
         ensure!(!all.is_empty(), "{source}: has no profiles");
-        let corrected = if fix { " (corrected)" } else { "" };
-        for Imported { object, findings } in &all {
+        let mut findings = Findings::new(fix);
+        for Imported {
+            object,
+            findings: faults,
+        } in &all
+        {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            for finding in findings {
-                super::note(&format!("{name}: {finding}{corrected}"));
+            for fault in faults {
+                findings.fixable(&format!("{name}: {fault}"));
             }
-            super::print(&format!("---\n{}", serde_saphyr::to_string(object)?))?;
+            super::print_document(object)?;
         }
-        let is_faulty = !fix && all.iter().any(|imported| !imported.findings.is_empty());
-        Ok(if is_faulty { 3.into() } else { ExitCode::SUCCESS })
+        Ok(findings.report())
     }
 }

@@ -303,6 +303,11 @@ impl Quantity {
         }
     }
 
+    /// Returns billionths, which is exact.
+    pub fn nanos(self) -> i128 {
+        self.nanos
+    }
+
     /// Returns thousandths, rounded away from zero: the scheduler's view of CPU.
     pub fn millis(self) -> i64 {
         self.rounded(MILLI)

@@ -117,7 +117,7 @@ fn is_used(equation: &str, name: &str) -> bool {
 }
 
 /// Turns a name into lower-case words, as object names are: `UserDefined` becomes `user-defined`.
-fn object_name(name: &str) -> String {
+pub fn object_name(name: &str) -> String {
     let ascii: String = name.chars().filter(char::is_ascii).collect();
     let words: String = ascii.to_kebab_case().chars().take(63).collect();
     match words.trim_end_matches('-') {
