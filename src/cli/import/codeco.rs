@@ -6,7 +6,7 @@ use edgeward_decision::model::group::Within;
 use edgeward_decision::model::slo::MAX_MILLIS;
 use edgeward_kube::units::Micros;
 use edgeward_profiles::import::object_name;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::field::{Field, dns_label};
 use super::part::{Part, Parts};
@@ -198,7 +198,7 @@ fn part(app: &App<'_>, field: &Field<'_>, findings: &mut Findings) -> Option<Par
         }
     };
     let spec = pod_spec(&pod, findings)?;
-    let mut labels = stated.as_object().cloned().unwrap_or_else(Map::new);
+    let mut labels = stated.as_object().cloned().unwrap_or_default();
     labels.insert(LABEL.to_owned(), component.clone().into());
     let namespace = app.document.get("metadata").get("namespace").text(findings);
     let mut part = Part::new(field, namespace.clone(), app.group.clone(), component.clone());
