@@ -216,6 +216,8 @@ fn part(app: &App<'_>, field: &Field<'_>, findings: &mut Findings) -> Option<Par
 
 /// Checks the pod of a service.
 fn pod_spec(pod: &Field<'_>, findings: &mut Findings) -> Option<Value> {
+    // CODECO publishes a sample with these fields of a Deployment.
+    pod.report_unmatched("replicas selector template", findings);
     let policy = pod.get("restartPolicy");
     if policy.text(findings).is_some_and(|policy| policy != "Always") {
         policy.lost("is not what a Deployment needs, Always", findings);
