@@ -22,7 +22,7 @@ fn examples() -> Vec<(String, Value)> {
 #[test]
 fn example_profiles_are_accepted_and_match_file_name() {
     let examples = examples();
-    assert_eq!(examples.len(), 6);
+    assert_eq!(examples.len(), 8);
     for (path, object) in &examples {
         Profile::read(&object["spec"]).unwrap_or_else(|faults| panic!("{path}: {faults}"));
         let name = Path::new(path).file_stem().unwrap().to_str().unwrap();

@@ -15,7 +15,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 use edgeward_decision::document::Faults;
 use edgeward_lab::experiment::{Plan, at_loads};
 use edgeward_lab::policy::Policy;
+use edgeward_lab::scenario::SimulatedProfile;
 use edgeward_lab::{report, scenario};
+use edgeward_profiles::Profile;
 use serde_json::Value;
 
 /// Simulates edgeward (the production engine in virtual time), and trains and evaluates learned placement policies
@@ -53,6 +55,9 @@ struct Simulate {
     /// Take the pods from the log of a running `edgeward serve` instead of the scenario's Jobs
     #[arg(long, value_name = "LOG")]
     trace: Option<PathBuf>,
+    /// Take the performance profile from this PerformanceProfile instead of the scenario
+    #[arg(long, value_name = "PROFILE")]
+    profile: Option<PathBuf>,
     /// Multiply the scenario's load by each of these factors in turn, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "FACTORS", value_parser = load_factor)]
     load_factor: Vec<f64>,
@@ -114,7 +119,7 @@ fn print(text: &str) -> Result<()> {
 impl Simulate {
     fn run(self) -> Result<()> {
         let scenario = read(&self.scenario, self.from_cluster.as_deref())?;
-        let scenario = match &self.trace {
+        let mut scenario = match &self.trace {
             None => scenario,
             Some(path) => {
                 let shown = path.display();
@@ -124,6 +129,11 @@ impl Simulate {
                     .map_err(|error| anyhow::anyhow!("{shown}: {error}"))?
             }
         };
+        if let Some(path) = &self.profile {
+            let spec = &document(path)?["spec"];
+            let profile = Profile::read(spec).map_err(|faults| anyhow::anyhow!("{}: {faults}", path.display()))?;
+            scenario.profile = Some(SimulatedProfile::new(profile));
+        }
         let mut factors = self.load_factor;
         if factors.is_empty() {
             factors.push(1.0);

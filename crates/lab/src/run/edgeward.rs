@@ -362,6 +362,13 @@ impl Run<'_> {
             return;
         };
         let at = clock(now).moment;
+        if let Some(leader) = edgeward.replicas.first() {
+            let snapshot = leader.shared.snapshot();
+            for site in &snapshot.sites {
+                let cores = site.uncharged(|amounts| amounts.cpu.0) as f64 / 1_000.0;
+                simulated.scrape(now, site.name(), cores);
+            }
+        }
         let answers = simulated.answers(now, at);
         let profile = &simulated.profile;
         let edge = edgeward.config.sites.iter().find(|site| site.kind == SiteKind::Edge);

@@ -17,11 +17,23 @@ pub const NAME: &str = "simulated";
 
 type Course = Vec<(Micros, f64)>;
 
+/// The query for the free CPU that edgeward exports.
+const ROOM: &str = "max by (site) (edgeward_site_free_cpu_cores)";
+
+/// The query for that free CPU in 15 minutes, by a line through the last 30 minutes.
+const ROOM_AHEAD: &str = "clamp_min(predict_linear((max by (site) (edgeward_site_free_cpu_cores))[30m:30s], 900), 0)";
+
+const WINDOW: Micros = Micros::from_secs(1_800);
+
+const AHEAD: f64 = 900.0;
+
 /// A profile that all managed pods name, with the values of its metrics over time.
 #[derive(Debug, Clone)]
 pub struct SimulatedProfile {
     pub profile: Arc<Profile>,
     courses: BTreeMap<String, BTreeMap<String, Course>>,
+    /// Free cores of each site within the window.
+    room: BTreeMap<String, Course>,
 }
 
 /// A [`SimulatedProfile`] in its written form.
@@ -83,7 +95,24 @@ impl SimulatedProfile {
         Some(Self {
             profile: Arc::new(profile),
             courses,
+            room: BTreeMap::new(),
         })
+    }
+
+    /// Creates a profile without stated values.
+    pub fn new(profile: Profile) -> Self {
+        Self {
+            profile: Arc::new(profile),
+            courses: BTreeMap::new(),
+            room: BTreeMap::new(),
+        }
+    }
+
+    /// Records the free cores of a site, as a scrape of edgeward's metrics does.
+    pub fn scrape(&mut self, now: Micros, site: &str, cores: f64) {
+        let course = self.room.entry(site.to_owned()).or_default();
+        course.retain(|(at, _)| *at + WINDOW > now);
+        course.push((now, cores));
     }
 
     /// Returns the answer to each query at this time, which the engine calls `at`.
@@ -97,10 +126,45 @@ impl SimulatedProfile {
             })
         };
         let answers = self.courses.iter();
-        answers
-            .map(|(query, sites)| (&**query, sites.iter().filter_map(series).collect()))
-            .collect()
+        let answers = answers.map(|(query, sites)| (&**query, sites.iter().filter_map(series).collect()));
+        let of_room = |value: &dyn Fn(&Course) -> Option<f64>| {
+            let values = self
+                .room
+                .iter()
+                .filter_map(|(site, course)| Some((site, value(course)?)));
+            let series = values.map(|(site, value)| Series {
+                labels: [("site".to_owned(), site.clone())].into(),
+                value,
+                at,
+            });
+            series.collect::<Vec<_>>()
+        };
+        let present = of_room(&|course| course.last().map(|(_, cores)| *cores));
+        let ahead = of_room(&|course| Some(predict_linear(course, now, AHEAD)?.max(0.0)));
+        answers.chain([(ROOM, present), (ROOM_AHEAD, ahead)]).collect()
     }
+}
+
+/// Predicts the value `ahead` seconds after `now` by the least squares of the course, as the function of PromQL.
+fn predict_linear(course: &[(Micros, f64)], now: Micros, ahead: f64) -> Option<f64> {
+    if course.len() < 2 {
+        return None;
+    }
+    let points = || {
+        course
+            .iter()
+            .map(|(at, value)| (at.0 as f64 / 1e6 - now.0 as f64 / 1e6, *value))
+    };
+    let count = course.len() as f64;
+    let mean = |sum: f64| sum / count;
+    let (x, y) = (
+        mean(points().map(|(x, _)| x).sum()),
+        mean(points().map(|(_, y)| y).sum()),
+    );
+    let covariance: f64 = points().map(|(at, value)| (at - x) * (value - y)).sum();
+    let variance: f64 = points().map(|(at, _)| (at - x).powi(2)).sum();
+    let slope = covariance / variance;
+    Some(y + slope * (ahead - x))
 }
 
 impl StatedCourse {
@@ -159,6 +223,31 @@ mod tests {
         let of = |cloud: f64| vec![("cloud".to_owned(), cloud), ("edge".to_owned(), 3.0)];
         assert_eq!(values(29), of(0.0)[1..]);
         assert_eq!((values(30), values(59), values(60)), (of(5.0), of(5.0), of(7.5)));
+    }
+
+    #[test]
+    fn room_ahead_continues_the_line_of_the_window() {
+        let mut simulated = scenario(profile(json!({}))).unwrap().profile.unwrap();
+        let values = |simulated: &SimulatedProfile, query: &str, minute: u64| {
+            let answers = simulated.answers(Micros::from_secs(60 * minute), Moment(0));
+            answers[query].iter().map(|series| series.value).collect::<Vec<_>>()
+        };
+        simulated.scrape(Micros(0), "edge", 10.0);
+        assert_eq!(values(&simulated, ROOM, 0), [10.0]);
+        assert!(values(&simulated, ROOM_AHEAD, 0).is_empty());
+        for minute in 1..=10 {
+            simulated.scrape(Micros::from_secs(60 * minute), "edge", 10.0 - 0.25 * minute as f64);
+        }
+        let [ahead] = values(&simulated, ROOM_AHEAD, 10)[..] else {
+            panic!()
+        };
+        assert!((ahead - (10.0 - 0.25 * 25.0)).abs() < 1e-9, "{ahead}");
+        // Samples older than 30 minutes do not count, and room is not negative.
+        for minute in 41..=44 {
+            simulated.scrape(Micros::from_secs(60 * minute), "edge", 44.0 - minute as f64);
+        }
+        assert_eq!(values(&simulated, ROOM_AHEAD, 44), [0.0]);
+        assert_eq!(values(&simulated, ROOM, 44), [0.0]);
     }
 
     #[test]
