@@ -1,6 +1,6 @@
 //! The configuration of the edgeward that is installed in a cluster.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use edgeward_decision::config::Config;
@@ -73,6 +73,11 @@ impl Installed {
     pub(super) fn namespace(&self) -> String {
         let name = self.config_map.as_ref().unwrap_or(&self.deployment);
         NamespacedName::parse(name, NAMESPACE).namespace
+    }
+
+    /// Returns the configuration file, if the options name one. Reading it needs no cluster.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.config.as_deref()
     }
 
     /// Reads the configuration and the cluster, and warns of what could not be read.

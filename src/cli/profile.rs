@@ -1,16 +1,18 @@
-//! `edgeward profile`: converts profiles in files before they are applied.
+//! `edgeward profile`: converts and tests profiles in files before they are applied.
 
-use std::path::PathBuf;
+mod backtest;
+
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
-use edgeward_profiles::import::{Imported, import};
+use edgeward_profiles::import::import;
 
 use super::findings::Findings;
 use crate::platform::yaml;
 
-/// Convert performance profiles from CODECO's form.
+/// Convert performance profiles from CODECO's form, and test their forecasts.
 #[derive(Debug, Args)]
 pub(super) struct Profile {
     #[command(subcommand)]
@@ -33,31 +35,33 @@ enum Command {
         #[arg(long)]
         fix: bool,
     },
+    Backtest(backtest::Backtest),
 }
 
 impl Profile {
-    /// Prints the converted profiles.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let Command::Import { file, fix } = self.command;
-        let source = file.display().to_string();
-        let mut all = vec![];
-        for document in yaml::parse_all(&super::read_text(&file)?, &source)? {
-            let imported = import(&document, fix).map_err(anyhow::Error::msg);
-            all.extend(imported.with_context(|| source.clone())?);
+        match self.command {
+            Command::Import { file, fix } => print_converted(&file, fix),
+            Command::Backtest(backtest) => backtest.run(),
         }
-        ensure!(!all.is_empty(), "{source}: has no profiles");
-        let mut findings = Findings::new(fix);
-        for Imported {
-            object,
-            findings: faults,
-        } in &all
-        {
-            let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            for fault in faults {
-                findings.fixable(&format!("{name}: {fault}"));
-            }
-            super::print_document(object)?;
-        }
-        Ok(findings.report())
     }
+}
+
+fn print_converted(file: &Path, fix: bool) -> anyhow::Result<ExitCode> {
+    let source = file.display().to_string();
+    let mut all = vec![];
+    for document in yaml::parse_all(&super::read_text(file)?, &source)? {
+        let imported = import(&document, fix).map_err(anyhow::Error::msg);
+        all.extend(imported.with_context(|| source.clone())?);
+    }
+    ensure!(!all.is_empty(), "{source}: has no profiles");
+    let mut findings = Findings::new(fix);
+    for imported in &all {
+        let name = imported.object["metadata"]["name"].as_str().unwrap_or_default();
+        for fault in &imported.findings {
+            findings.fixable(&format!("{name}: {fault}"));
+        }
+        super::print_document(&imported.object)?;
+    }
+    Ok(findings.report())
 }

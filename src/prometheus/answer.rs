@@ -13,7 +13,7 @@ use edgeward_profiles::Series;
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, StatusCode};
 use prometheus_http_query::Client;
-use prometheus_http_query::response::{Data, InstantVector};
+use prometheus_http_query::response::{Data, InstantVector, RangeVector};
 use reqwest::Certificate;
 use reqwest::redirect::Policy;
 
@@ -168,10 +168,12 @@ pub(crate) async fn ask(
     let exchange = async {
         let client = connection.client().await;
         let client = client.map_err(|error| Failure::new(Outcome::Unreachable, format_args!("{error:#}")))?;
-        exchange(&client, promql, timeout.as_millis()).await
+        let query = client.query(promql).timeout(milliseconds(patience));
+        body(query.get_raw().await, MAX_ANSWER).await
     };
-    let late = |_| Failure::new(Outcome::Timeout, format_args!("no answer in {patience} ms"));
-    let (status, body) = tokio::time::timeout(timeout, exchange).await.map_err(late)??;
+    let (status, body) = tokio::time::timeout(timeout, exchange)
+        .await
+        .map_err(|_| late(patience))??;
     let received = clock.now();
     let read = |series: InstantVector| {
         let (labels, sample) = series.into_inner();
@@ -187,24 +189,77 @@ pub(crate) async fn ask(
     Ok(interpret(status, &body)?.into_iter().map(read).collect())
 }
 
-async fn exchange(client: &Client, promql: &str, timeout_ms: u128) -> Result<(StatusCode, Vec<u8>), Failure> {
+/// The most bytes of the answer to a range query that are read. A sample takes about 30.
+const MAX_RANGE: usize = 64 << 20;
+
+/// The times of a range query, in Unix seconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Range {
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+    pub(crate) step: i64,
+}
+
+/// Sends a query for a range of times once and returns the series of the answer.
+pub(crate) async fn ask_range(
+    connection: &Connection,
+    promql: &str,
+    range: Range,
+    patience: Micros,
+) -> Result<Vec<RangeVector>, Failure> {
+    let exchange = async {
+        let client = connection.client().await;
+        let client = client.map_err(|error| Failure::new(Outcome::Unreachable, format_args!("{error:#}")))?;
+        let query = client.query_range(promql, range.first, range.last, range.step as f64);
+        body(query.timeout(milliseconds(patience)).get_raw().await, MAX_RANGE).await
+    };
+    let answered = tokio::time::timeout(Duration::from_micros(patience.0), exchange).await;
+    let (status, body) = answered.map_err(|_| late(patience))??;
+    match data(status, &body)? {
+        Data::Matrix(series) => Ok(series),
+        _ => Err(Failure::new(Outcome::Malformed, "not a range")),
+    }
+}
+
+fn late(patience: Micros) -> Failure {
+    Failure::new(Outcome::Timeout, format_args!("no answer in {patience} ms"))
+}
+
+fn milliseconds(patience: Micros) -> i64 {
+    i64::try_from(patience.0 / 1_000).unwrap_or(i64::MAX)
+}
+
+type Asked = Result<reqwest::Response, prometheus_http_query::Error>;
+
+/// Reads the status and the bytes of an answer.
+async fn body(asked: Asked, most: usize) -> Result<(StatusCode, Vec<u8>), Failure> {
     let unreachable = |error: anyhow::Error| Failure::new(Outcome::Unreachable, error.root_cause());
-    let timeout_ms = i64::try_from(timeout_ms).unwrap_or(i64::MAX);
-    let asked = client.query(promql).timeout(timeout_ms).get_raw().await;
     let mut response = asked.map_err(|error| unreachable(error.into()))?;
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(error.into()))? {
         body.extend_from_slice(&chunk);
-        if body.len() > MAX_ANSWER {
-            let detail = format_args!("the answer is longer than {MAX_ANSWER} bytes");
+        if body.len() > most {
+            let detail = format_args!("the answer is longer than {most} bytes");
             return Err(Failure::new(Outcome::TooLarge, detail));
         }
     }
     Ok((response.status(), body))
 }
 
-/// Returns the series of an answer, or why it cannot be used.
+/// Returns the series of an answer to an instant query, or why it cannot be used.
 fn interpret(status: StatusCode, body: &[u8]) -> Result<Vec<InstantVector>, Failure> {
+    match data(status, body)? {
+        Data::Vector(series) => Ok(series),
+        data => {
+            let kind = if data.is_scalar() { "scalar" } else { "range" };
+            let detail = format_args!("a {kind} and not an instant vector");
+            Err(Failure::new(Outcome::NotAVector, detail))
+        }
+    }
+}
+
+/// Returns the data of an answer, or why there is none.
+fn data(status: StatusCode, body: &[u8]) -> Result<Data, Failure> {
     let answer = serde_json::from_slice(body);
     if !status.is_success() {
         let outcome = match status.is_server_error() {
@@ -218,14 +273,7 @@ fn interpret(status: StatusCode, body: &[u8]) -> Result<Vec<InstantVector>, Fail
         return Err(Failure::new(outcome, format_args!("{status}, {kind}: {message}")));
     }
     match answer {
-        Ok(Answer::Success {
-            data: Data::Vector(series),
-        }) => Ok(series),
-        Ok(Answer::Success { data }) => {
-            let kind = if data.is_scalar() { "scalar" } else { "range" };
-            let detail = format_args!("a {kind} and not an instant vector");
-            Err(Failure::new(Outcome::NotAVector, detail))
-        }
+        Ok(Answer::Success { data }) => Ok(data),
         Ok(Answer::Error { kind, message }) => {
             let detail = format_args!("{status}, yet {kind}: {message}");
             Err(Failure::new(Outcome::Malformed, detail))

@@ -41,6 +41,7 @@ README.md; tests/it/cli.rs; cargo run --release -- demo
 clouds.md; tests/e2e/cost_map.rs; edgeward cost-map
 clouds.md; tests/e2e/install/guide.rs; edgeward fleet; kubectl apply -k edgeward/webhook/strict-sites; kubectl apply -k edgeward/deploy/liqo
 groups.md; tests/it/import.rs; edgeward import codeco; edgeward import appgroup
+decide.md; tests/prometheus/backtest.rs; edgeward profile backtest
 install.md; tests/e2e/install.rs; kubectl apply -k mine; cd edgeward/certs/files; kubectl kustomize mine
 install.md; tests/e2e/install/quick_start.rs; kubectl label node EDGE-NODE; for SITE; API=; decided()
 install.md; tests/e2e/install/guide.rs; kubectl create namespace shop

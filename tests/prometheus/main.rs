@@ -4,6 +4,7 @@
 //! `EDGEWARD_PROMETHEUS=<program>` uses a ready-made server.
 
 mod alerts;
+mod backtest;
 mod fixture;
 mod queries;
 
@@ -17,7 +18,7 @@ use tokio::runtime::Runtime;
 
 use crate::fixture::Fixture;
 
-/// promtool, which answers the last three, is in the same directory as Prometheus.
+/// promtool, which answers most of the last four, is in the same directory as Prometheus.
 const SCRIPTS: &[(&str, Script<Run>)] = &[
     ("query_results_are_converted_to_units", |run| {
         run.serving(queries::query_results_are_converted_to_units)
@@ -36,6 +37,10 @@ const SCRIPTS: &[(&str, Script<Run>)] = &[
     (
         "dashboard_queries_are_valid_promql",
         alerts::dashboard_queries_are_valid_promql,
+    ),
+    (
+        "backtest_finds_skill_on_ramp_and_none_on_noise",
+        backtest::backtest_finds_skill_on_ramp_and_none_on_noise,
     ),
 ];
 

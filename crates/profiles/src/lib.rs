@@ -11,10 +11,12 @@
 //! | [`evaluation`] | metrics to scores |
 //! | [`preference`] | which site is preferred, with margin and dwell |
 //! | [`import`] | profiles in CODECO's form |
+//! | [`backtest`] | a forecast against what came |
 //! | [`evaluated`] | a PerformanceProfile object and the result of its last evaluation |
 
 #![warn(missing_docs)]
 
+pub mod backtest;
 pub mod equation;
 pub mod evaluated;
 pub mod evaluation;

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-const PAGES: [(&str, &str); 6] = [
+const PAGES: [(&str, &str); 7] = [
+    ("decide.md", include_str!("../../../docs/guide/decide.md")),
     ("install.md", include_str!("../../../docs/guide/install.md")),
     ("operate.md", include_str!("../../../docs/guide/operate.md")),
     ("clouds.md", include_str!("../../../docs/guide/clouds.md")),

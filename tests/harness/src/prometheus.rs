@@ -1,6 +1,7 @@
 //! A real Prometheus server, and an exporter that supplies numbers as node-exporter and kube-state-metrics do.
 
 use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use axum::Router;
@@ -63,8 +64,25 @@ impl Server {
 
     /// Starts a server with these scrape configurations.
     pub fn scraping(program: &Path, jobs: &[Value]) -> Result<Self> {
+        Self::prepared(program, jobs, |_| Ok(()))
+    }
+
+    /// Starts a server that holds these samples, in the OpenMetrics format with times, and scrapes nothing.
+    pub fn holding(program: &Path, samples: &str) -> Result<Self> {
+        Self::prepared(program, &[], |dir| {
+            fs::write(dir.join("samples"), samples)?;
+            let mut promtool = Command::new(program.with_file_name("promtool"));
+            promtool.args(["tsdb", "create-blocks-from", "openmetrics", "samples", "data"]);
+            let output = promtool.current_dir(dir).output().context("promtool")?;
+            ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            Ok(())
+        })
+    }
+
+    fn prepared(program: &Path, jobs: &[Value], prepare: impl FnOnce(&Path) -> Result<()>) -> Result<Self> {
         let [address] = free_addresses()?;
         let dir = tempfile::Builder::new().prefix("edgeward-prometheus-").tempdir()?;
+        prepare(dir.path())?;
         let config = json!({
             "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms"},
             "scrape_configs": jobs,
