@@ -70,11 +70,12 @@ impl Policy {
             if neighbourhood.is_some_and(|stated| stated.rank_by == RankBy::Profile) && spec.slo.profile.is_none() {
                 checks.fault("neighbourhood.rankBy", "is profile, and slo.profile is missing");
             }
+            let selector = spec.selector.selector("selector", checks);
             let mut slo = spec.slo.annotations(checks);
             slo.extend(neighbourhood.map(|_| named(object)));
             Some(Self {
                 precedence: spec.precedence.map_or(0, |precedence| precedence.0),
-                selector: spec.selector.selector("selector", checks),
+                selector,
                 slo,
                 neighbourhood,
             })
