@@ -1,5 +1,6 @@
 //! Liqo's definitions appear and disappear in a cluster without Liqo's programs. The test writes its objects by hand.
 
+use edgeward_harness::control_plane::node;
 use edgeward_harness::peering::REMOTE;
 use edgeward_harness::prelude::*;
 use edgeward_harness::wait::TIMEOUT;
@@ -71,6 +72,63 @@ fn liqo_support_follows_definitions(fixture: &Fixture<'_>) -> Result<()> {
         Ok(*at)
     })?;
     eventually("it is asked again", BOUND, || asked_for_nothing(fixture, asked))
+}
+
+e2e! { "liqo::many_clusters_become_sites", Cluster, 30, many_clusters_become_sites }
+/// 128 clusters are sites with a node each soon after the last one appears, and edgeward stays small.
+fn many_clusters_become_sites(fixture: &Fixture<'_>) -> Result<()> {
+    let outcome = become_sites(fixture);
+    let nodes = [
+        "delete",
+        "node",
+        "--selector",
+        "liqo.io/type=virtual-node",
+        "--wait=false",
+    ];
+    fixture.kubectl.run(&nodes, "")?;
+    outcome
+}
+
+fn become_sites(fixture: &Fixture<'_>) -> Result<()> {
+    const CLUSTERS: u32 = 128;
+    const MOST_KIB: u64 = 64 << 10;
+    let definitions = fixture.definitions_of_liqo(&KINDS)?;
+    fixture.allow_liqo()?;
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    let mut config = nodes.config();
+    config["sites"].as_array_mut().context("sites")?.truncate(1);
+    let (edgeward, _registered) = fixture.registered_live(&config)?;
+    let _installed = Installed::new(fixture, &definitions)?;
+    let (_, tenancy) = fixture.another_namespace("tenancy", json!({}))?;
+    for number in 0..CLUSTERS {
+        let id = format!("cluster-{number}");
+        let taints = json!([{"key": "virtual-node.liqo.io/not-allowed", "value": "true", "effect": "NoExecute"}]);
+        let resources = json!({"cpu": "8", "memory": "64Gi", "pods": "110"});
+        let labels = json!({REMOTE: id, "liqo.io/type": "virtual-node"});
+        fixture.kubectl.create(&node(&id, labels, taints, resources))?;
+        tenancy.create(&json!({
+            "apiVersion": "offloading.liqo.io/v1beta1",
+            "kind": "VirtualNode",
+            "metadata": {"name": id},
+            "spec": {"clusterID": id},
+        }))?;
+    }
+    let created = Instant::now();
+    eventually("every cluster is a site with a node", BOUND, || {
+        let usable = edgeward.count("edgeward_site_nodes", &[("usable", "true")])?;
+        ensure!(usable == u64::from(CLUSTERS) + 1, "{usable} nodes");
+        Ok(())
+    })?;
+    let resident = edgeward.memory_kib("VmRSS")?;
+    println!(
+        "{CLUSTERS} clusters are sites {:.1?} after the last one; {resident} KiB resident",
+        created.elapsed()
+    );
+    ensure!(resident <= MOST_KIB, "{resident} KiB are resident");
+    let asked = fixture.kubectl.dry_run(&workloads::pod("asking", slo()))?;
+    ensure!(annotation(&asked, "site") == Some("edge"), "{asked}");
+    Ok(())
 }
 
 /// A Connection's latency is the cluster's RTT while there is no probe and the value is fresh. It is read correctly although
