@@ -20,7 +20,7 @@ use edgeward_decision::placement::ledger::Ledger;
 use edgeward_decision::placement::patch::{Stamp, patch};
 use edgeward_decision::placement::room::Room;
 use edgeward_decision::pod::Pod;
-use edgeward_kube::units::{Moment, Now};
+use edgeward_kube::units::{Micros, Moment, Now};
 use serde_json::{Value, json};
 
 const POD: &str = include_str!("pod.json");
@@ -115,7 +115,7 @@ fn links_published(clouds: usize) -> impl FnMut() {
             .iter()
             .flat_map(|from| names.iter().map(move |to| (&**from, &**to)));
         let values: Vec<_> = pairs.filter(|(from, to)| from != to).map(|pair| (pair, rtt)).collect();
-        telemetry.record_links(Input::LinkRtt, &values, NOW.moment);
+        telemetry.record_links(Input::LinkRtt, &values, NOW.moment, Micros(0));
         engine.apply(&Change::Telemetry(Box::new(telemetry.clone())), NOW);
         black_box(engine.publish(NOW));
     }

@@ -7,7 +7,8 @@ use clap::ValueEnum;
 use edgeward_decision::document::without_nulls;
 use edgeward_decision::model::cost_map::{Figure, Route, watts};
 use edgeward_decision::model::snapshot::Snapshot;
-use edgeward_kube::units::{Micros, Moment};
+use edgeward_decision::placement::patch::timestamp;
+use edgeward_kube::units::{Micros, Now};
 use serde_json::{Value, json};
 
 /// Format of a cost map.
@@ -29,17 +30,19 @@ pub enum Format {
 pub const HEADER: &str = "SOURCE,TARGET,RTT,JITTER,LOSS,BANDWIDTH,POWER,RTT FROM";
 
 /// The document in this format, except for a table. Measurements of the WAN count for `ttl`.
-pub fn document(format: Format, snapshot: &Snapshot, ttl: Micros, now: Moment) -> Value {
-    let routes = snapshot.cost_map(ttl, now);
+pub fn document(format: Format, snapshot: &Snapshot, ttl: Micros, now: Now) -> Value {
+    let routes = snapshot.cost_map(ttl, now.moment);
     match format {
-        Format::Table | Format::Json => json!({ "links": routes.iter().map(entry).collect::<Vec<_>>() }),
+        Format::Table | Format::Json => {
+            json!({ "links": routes.iter().map(|route| entry(route, now)).collect::<Vec<_>>() })
+        }
         Format::Alto => alto::documents(snapshot, &routes),
         Format::Diktyo => topologies::diktyo(&routes),
         Format::Codeco => topologies::codeco(snapshot, &routes),
     }
 }
 
-fn entry(route: &Route<'_>) -> Value {
+fn entry(route: &Route<'_>, now: Now) -> Value {
     without_nulls(json!({
         "source": route.source,
         "target": route.target,
@@ -54,6 +57,7 @@ fn entry(route: &Route<'_>) -> Value {
             "loss": origin(route.loss),
             "bandwidth": origin(route.bandwidth),
         },
+        "asOf": times(route, now),
     }))
 }
 
@@ -62,7 +66,24 @@ fn value<T: Into<Value>>(figure: Figure<T>) -> Option<Value> {
 }
 
 fn origin<T>(figure: Figure<T>) -> Option<&'static str> {
-    figure.map(|(_, source)| source.as_str())
+    figure.map(|(_, origin)| origin.source.as_str())
+}
+
+/// When the figures were measured; `None` if none was.
+fn times(route: &Route<'_>, now: Now) -> Option<Value> {
+    let times = without_nulls(json!({
+        "rtt": as_of(route.rtt, now),
+        "jitter": as_of(route.jitter, now),
+        "loss": as_of(route.loss, now),
+        "bandwidth": as_of(route.bandwidth, now),
+    }));
+    Some(times).filter(|times| times.as_object().is_some_and(|times| !times.is_empty()))
+}
+
+/// When a figure was measured, RFC 3339.
+fn as_of<T>(figure: Figure<T>, now: Now) -> Option<String> {
+    let as_of = figure?.1.as_of?;
+    Some(timestamp(now.at(as_of).wall))
 }
 
 /// The cells of a route for people.

@@ -161,7 +161,7 @@ fn record(
     match query {
         Query::Input(input, _) if input.is_of_links() => {
             let (values, oldest, faults) = reading::read_links(input, staleness, series, &config.sites, now);
-            telemetry.record_links(input, &values, oldest.after(staleness));
+            telemetry.record_links(input, &values, oldest, staleness);
             faults
         }
         Query::Input(input, _) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use edgeward_decision::config::Config;
 use edgeward_decision::model::snapshot::Snapshot;
-use edgeward_kube::units::{Micros, Moment};
+use edgeward_kube::units::{Micros, Now};
 
 use super::installed::Installed;
 use super::review::offline;
@@ -42,7 +42,10 @@ impl CostMap {
             None => self.cluster.ask(async |connection| self.look(connection).await)?,
         };
         let text = match self.output {
-            Format::Table => table(cost_map::HEADER, snapshot.cost_map(ttl, now).iter().map(cost_map::row)),
+            Format::Table => table(
+                cost_map::HEADER,
+                snapshot.cost_map(ttl, now.moment).iter().map(cost_map::row),
+            ),
             Format::Json | Format::Alto => {
                 let document = cost_map::document(self.output, &snapshot, ttl, now);
                 serde_json::to_string_pretty(&document)? + "\n"
@@ -54,15 +57,15 @@ impl CostMap {
         super::print(&text)
     }
 
-    async fn look(&self, connection: &Connection) -> anyhow::Result<(Arc<Snapshot>, Micros, Moment)> {
+    async fn look(&self, connection: &Connection) -> anyhow::Result<(Arc<Snapshot>, Micros, Now)> {
         let view = self.installed.view(connection).await?;
-        Ok((view.snapshot, view.config.telemetry_ttl, connection.clock.moment()))
+        Ok((view.snapshot, view.config.telemetry_ttl, connection.clock.now()))
     }
 }
 
-fn of_file(fleet: &Path) -> anyhow::Result<(Arc<Snapshot>, Micros, Moment)> {
+fn of_file(fleet: &Path) -> anyhow::Result<(Arc<Snapshot>, Micros, Now)> {
     let (config, now) = (Config::default(), Clock::start().now());
     let text = super::read_text(fleet)?;
     let snapshot = offline::snapshot(&text, &fleet.display().to_string(), &config, now)?;
-    Ok((Arc::new(snapshot), config.telemetry_ttl, now.moment))
+    Ok((Arc::new(snapshot), config.telemetry_ttl, now))
 }

@@ -1,5 +1,6 @@
 use edgeward_decision::config::Config;
 use edgeward_decision::fleet_file;
+use edgeward_kube::units::Moment;
 
 use super::*;
 
@@ -19,7 +20,8 @@ fn fleet() -> Snapshot {
 }
 
 fn document_of(format: Format) -> Value {
-    document(format, &fleet(), TTL, NOW)
+    let wall = "2026-11-29T10:00:00Z".parse().unwrap();
+    document(format, &fleet(), TTL, Now { moment: NOW, wall })
 }
 
 #[test]

@@ -37,7 +37,11 @@ fn prometheus_comes_before_the_hub(fixture: &Fixture<'_>) -> Result<()> {
     let hub = link("near", "far")?;
     let [near, far] = [link("edge", "near")?, link("edge", "far")?];
     ensure!(near["bandwidth"] == "20M" && near["from"]["rtt"] == "probe", "{near}");
-    ensure!(near["jitterMs"].is_number(), "{near}");
+    ensure!(
+        near["jitterMs"].is_number() && near["asOf"]["jitter"].is_string(),
+        "{near}"
+    );
+    ensure!(near["asOf"].get("bandwidth").is_none(), "{near}");
     ensure!(
         hub["rttMs"].is_number() && hub["from"]["rtt"] == "hub",
         "{hub}, {near}, {far}"
@@ -51,6 +55,10 @@ fn prometheus_comes_before_the_hub(fixture: &Fixture<'_>) -> Result<()> {
         let measured = link("far", "near")?;
         ensure!(measured["rttMs"] == 57 && measured["lossPct"] == 2, "{measured}");
         ensure!(measured["from"]["rtt"] == "prometheus", "{measured}");
+        ensure!(
+            measured["asOf"]["rtt"].is_string() && measured["asOf"]["loss"].is_string(),
+            "{measured}"
+        );
         Ok(())
     })?;
     accepted_by_other_schedulers(fixture, &config)?;

@@ -209,8 +209,9 @@ pub(crate) fn cost_map() -> Result<()> {
                 .iter()
                 .find(|route| (route.source, route.target) == ("edge", "far"));
             let cut = cut.context("no route")?;
+            let loss = cut.loss.map(|(loss, origin)| (loss, origin.source));
             ensure!(
-                cut.rtt.is_none() && cut.loss == Some((Permille::ONE, LinkSource::Probe)),
+                cut.rtt.is_none() && loss == Some((Permille::ONE, LinkSource::Probe)),
                 "{cut:?}"
             );
             ensure!(of(routes, "near")?.is_some(), "{routes:?}");

@@ -358,6 +358,7 @@ impl Cache {
             has_placeholders: self.sites.iter().any(|entry| entry.has_placeholders),
             sites: self.sites.iter().map(|entry| entry.site.clone()).collect(),
             links: Arc::clone(measured.telemetry.links()),
+            links_as_of: measured.telemetry.links_as_of(),
             offloadings: measured.liqo.as_ref().map(|liqo| Arc::clone(&liqo.offloadings)),
             ..Snapshot::default()
         }

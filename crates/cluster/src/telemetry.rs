@@ -26,6 +26,13 @@ pub struct Sample {
     is_over: bool,
 }
 
+/// When the oldest value of an answer about links was true, and until when the answer counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct LinkTimes {
+    as_of: Moment,
+    until: Moment,
+}
+
 /// One measured value and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Measurement {
@@ -60,7 +67,7 @@ pub struct Telemetry {
     /// What is measured between sites. Snapshots share it.
     links: Arc<Links>,
     /// Until when the answers about links count.
-    links_until: BTreeMap<Input, Moment>,
+    links_times: BTreeMap<Input, LinkTimes>,
     /// The measured traits, with their values by site.
     traits: Vec<(MeasuredTrait, BTreeMap<String, TraitSample>)>,
 }
@@ -112,10 +119,11 @@ impl Telemetry {
 
     /// Records the answer about links: a value for each source and target, in the unit of [`LinkFigures`]. Pairs that the
     /// answer leaves out have none. Cost: a pass over all measured pairs.
-    pub fn record_links(&mut self, input: Input, values: &[((&str, &str), u64)], until: Moment) {
+    pub fn record_links(&mut self, input: Input, values: &[((&str, &str), u64)], as_of: Moment, staleness: Micros) {
         let values = values.iter().map(|(pair, value)| (*pair, Cell::new(Some(*value))));
         self.set_links(input, &values.collect());
-        self.links_until.insert(input, until);
+        let until = as_of.after(staleness);
+        self.links_times.insert(input, LinkTimes { as_of, until });
     }
 
     /// Replaces all that this input tells about links, and takes the values.
@@ -137,13 +145,19 @@ impl Telemetry {
         &self.links
     }
 
+    /// When the oldest value of each answer about links was true.
+    pub fn links_as_of(&self) -> BTreeMap<Input, Moment> {
+        let times = self.links_times.iter();
+        times.map(|(input, times)| (*input, times.as_of)).collect()
+    }
+
     /// When the next answer about traits or links becomes stale.
     pub fn next_expiry(&self) -> Option<Moment> {
         let samples = self.traits.iter().flat_map(|(_, sites)| sites.values());
         let traits = samples
             .filter(|sample| sample.value.is_some())
             .map(|sample| sample.until);
-        let all = traits.chain(self.links_until.values().copied());
+        let all = traits.chain(self.links_times.values().map(|times| times.until));
         all.min().map(|until| until.after(Micros(1)))
     }
 
@@ -152,7 +166,7 @@ impl Telemetry {
         let samples = self.traits.iter_mut().flat_map(|(_, sites)| sites.values_mut());
         let stale = samples.filter(|sample| sample.until < now);
         stale.for_each(|sample| sample.value = None);
-        let stale = self.links_until.extract_if(.., |_, until| *until < now);
+        let stale = self.links_times.extract_if(.., |_, times| times.until < now);
         let stale: Vec<_> = stale.map(|(input, _)| input).collect();
         for input in stale {
             self.set_links(input, &HashMap::new());

@@ -791,9 +791,9 @@ fn measured_traits_and_links_are_delta() {
         telemetry.record_trait("Fresh", &[("edge", (1_000 * age, now))].into(), staleness);
         assert_eq!(delta(&mut fixture, &telemetry), (gained, false), "{age}");
     }
-    telemetry.record_links(Input::LinkRtt, &[(("edge", "cloud"), 5)], until);
+    telemetry.record_links(Input::LinkRtt, &[(("edge", "cloud"), 5)], until, Micros(0));
     assert_eq!(delta(&mut fixture, &telemetry), (0, true));
-    telemetry.record_links(Input::LinkBandwidth, &[(("cloud", "edge"), 5_000)], until);
+    telemetry.record_links(Input::LinkBandwidth, &[(("cloud", "edge"), 5_000)], until, Micros(0));
     assert_eq!(delta(&mut fixture, &telemetry), (0, false));
     assert_eq!(fixture.before.sites[1].uplink, Some(Bandwidth(5_000)));
     let cloud_node = with(
@@ -809,7 +809,7 @@ fn measured_traits_and_links_are_delta() {
         (("edge", "cloud"), 5_000, 1),
         (("edge", "cloud"), 4_000, 0),
     ] {
-        telemetry.record_links(Input::LinkBandwidth, &[(pair, bits)], until);
+        telemetry.record_links(Input::LinkBandwidth, &[(pair, bits)], until, Micros(0));
         assert_eq!(delta(&mut fixture, &telemetry), (gained, false), "{pair:?} {bits}");
     }
     // Without another answer, the next publication is due when these are stale.

@@ -200,13 +200,20 @@ fn answer_about_links_replaces_the_last_one_and_becomes_stale() {
         links.iter().map(text).collect::<Vec<_>>()
     };
     let entry = |pair: &str, rtt, bits| (pair.to_owned(), rtt, bits);
-    telemetry.record_links(Input::LinkRtt, &[(("a", "b"), 5_000), (("b", "c"), 7_000)], at(60));
-    telemetry.record_links(Input::LinkBandwidth, &[(("a", "b"), 50)], at(90));
+    telemetry.record_links(
+        Input::LinkRtt,
+        &[(("a", "b"), 5_000), (("b", "c"), 7_000)],
+        at(0),
+        Micros::from_secs(60),
+    );
+    telemetry.record_links(Input::LinkBandwidth, &[(("a", "b"), 50)], at(0), Micros::from_secs(90));
     assert_eq!(
         links(&mut telemetry, 60),
         [entry("a-b", Some(5_000), Some(50)), entry("b-c", Some(7_000), None)]
     );
-    telemetry.record_links(Input::LinkRtt, &[(("a", "b"), 6_000)], at(70));
+    telemetry.record_links(Input::LinkRtt, &[(("a", "b"), 6_000)], at(10), Micros::from_secs(60));
+    let as_of = [(Input::LinkRtt, at(10)), (Input::LinkBandwidth, at(0))];
+    assert_eq!(telemetry.links_as_of(), as_of.into());
     assert_eq!(links(&mut telemetry, 70), [entry("a-b", Some(6_000), Some(50))]);
     assert_eq!(links(&mut telemetry, 71), [entry("a-b", None, Some(50))]);
     assert_eq!(links(&mut telemetry, 91), []);

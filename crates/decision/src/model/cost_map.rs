@@ -2,6 +2,7 @@
 
 use std::ops::Add as _;
 
+use crate::config::Input;
 use crate::model::link::{Bandwidth, Link, LinkFigures, LinkSource, LinkState};
 use crate::model::site::SiteKind;
 use crate::model::snapshot::{Site, Snapshot};
@@ -27,7 +28,16 @@ pub struct Route<'s> {
 }
 
 /// A figure and where it comes from, if it is known.
-pub type Figure<T> = Option<(T, LinkSource)>;
+pub type Figure<T> = Option<(T, Origin)>;
+
+/// Where a figure comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// Its source.
+    pub source: LinkSource,
+    /// When it was measured; of several measurements, the oldest. `None` if it was stated, or the time is not known.
+    pub as_of: Option<Moment>,
+}
 
 impl Snapshot {
     /// The ways of which anything is known, by source and target. Measurements of the WAN count for `ttl`. Cost: a few
@@ -48,9 +58,24 @@ impl Snapshot {
         Route {
             source: from.name(),
             target: to.name(),
-            rtt: self.figure((from, to), average, |figures| figures.rtt, Micros::add, ttl, now),
-            jitter: self.figure((from, to), jitter, |_| None, Micros::add, ttl, now),
-            loss: self.figure((from, to), loss_of, |figures| figures.loss, combined, ttl, now),
+            rtt: self.figure(
+                (from, to),
+                average,
+                |figures| figures.rtt,
+                Input::LinkRtt,
+                Micros::add,
+                (ttl, now),
+            ),
+            // No query measures jitter.
+            jitter: self.figure((from, to), jitter, |_| None, Input::LinkRtt, Micros::add, (ttl, now)),
+            loss: self.figure(
+                (from, to),
+                loss_of,
+                |figures| figures.loss,
+                Input::LinkLoss,
+                combined,
+                (ttl, now),
+            ),
             bandwidth: self.bandwidth(from, to),
             microwatts: self.microwatts(from, to),
         }
@@ -59,7 +84,15 @@ impl Snapshot {
     /// RTT from one site to another. To or from the edge it is the RTT of the WAN. Between clouds it is the measured one of
     /// either direction. Without one it is unknown, unless both are Liqo's, whose traffic passes through the edge.
     pub fn rtt(&self, from: &Site, to: &Site, ttl: Micros, now: Moment) -> Figure<Micros> {
-        self.figure((from, to), Link::live_rtt, |figures| figures.rtt, Micros::add, ttl, now)
+        let measured = |figures: &LinkFigures| figures.rtt;
+        self.figure(
+            (from, to),
+            Link::live_rtt,
+            measured,
+            Input::LinkRtt,
+            Micros::add,
+            (ttl, now),
+        )
     }
 
     /// A figure of the WAN, of Prometheus, or of two ways through the edge.
@@ -68,13 +101,15 @@ impl Snapshot {
         (from, to): (&Site, &Site),
         of_wan: impl Fn(&Link) -> Option<T>,
         measured: impl Fn(&LinkFigures) -> Option<T>,
+        input: Input,
         sum: impl Fn(T, T) -> T,
-        ttl: Micros,
-        now: Moment,
+        (ttl, now): (Micros, Moment),
     ) -> Figure<T> {
         let wan = |site: &Site| {
             let link = site.fresh_link(ttl, now)?;
-            Some((of_wan(&link)?, link.source))
+            let as_of = Some(link.as_of).filter(|_| link.source != LinkSource::Stated);
+            let source = link.source;
+            Some((of_wan(&link)?, Origin { source, as_of }))
         };
         match (from.kind(), to.kind()) {
             (SiteKind::Edge, _) => return wan(to),
@@ -83,10 +118,21 @@ impl Snapshot {
         }
         let measured = |from: &Site, to: &Site| measured(self.links.get(from.name(), to.name())?);
         if let Some(value) = measured(from, to).or_else(|| measured(to, from)) {
-            return Some((value, LinkSource::Prometheus));
+            return Some((value, self.measured_by(input)));
         }
-        let are_of_liqo = from.definition.is_of_liqo() && to.definition.is_of_liqo();
-        are_of_liqo.then(|| Some((sum(wan(from)?.0, wan(to)?.0), LinkSource::Hub)))?
+        if !(from.definition.is_of_liqo() && to.definition.is_of_liqo()) {
+            return None;
+        }
+        let ((one, one_origin), (other, other_origin)) = (wan(from)?, wan(to)?);
+        Some((sum(one, other), one_origin.through_hub(other_origin)))
+    }
+
+    /// The origin of what this query of Prometheus measures.
+    fn measured_by(&self, input: Input) -> Origin {
+        Origin {
+            source: LinkSource::Prometheus,
+            as_of: self.links_as_of.get(&input).copied(),
+        }
     }
 
     /// Bandwidth from one site to another, measured or stated. The narrowest link on the way counts.
@@ -96,20 +142,20 @@ impl Snapshot {
             .get(from.name(), to.name())
             .and_then(|figures| figures.bandwidth);
         if let Some(bandwidth) = measured {
-            return Some((bandwidth, LinkSource::Prometheus));
+            return Some((bandwidth, self.measured_by(Input::LinkBandwidth)));
         }
         if from.kind() == SiteKind::Edge || to.kind() == SiteKind::Edge {
             let stated = [from.definition.uplink, to.definition.downlink];
-            return stated
-                .into_iter()
-                .flatten()
-                .min()
-                .map(|bandwidth| (bandwidth, LinkSource::Stated));
+            let origin = Origin {
+                source: LinkSource::Stated,
+                as_of: None,
+            };
+            return Some((stated.into_iter().flatten().min()?, origin));
         }
         let are_of_liqo = from.definition.is_of_liqo() && to.definition.is_of_liqo();
         let edge = self.edge().filter(|_| are_of_liqo)?;
-        let narrowest = self.bandwidth(from, edge)?.0.min(self.bandwidth(edge, to)?.0);
-        Some((narrowest, LinkSource::Hub))
+        let ((one, one_origin), (other, other_origin)) = (self.bandwidth(from, edge)?, self.bandwidth(edge, to)?);
+        Some((one.min(other), one_origin.through_hub(other_origin)))
     }
 
     /// Power that `from` takes for what it sends to `to`, in microwatts. `None` if its energy is not stated or its traffic not
@@ -142,6 +188,16 @@ impl Route<'_> {
     fn is_known(&self) -> bool {
         let has_time = self.rtt.is_some() || self.jitter.is_some();
         has_time || self.loss.is_some() || self.bandwidth.is_some() || self.microwatts.is_some()
+    }
+}
+
+impl Origin {
+    /// The origin of a figure of two ways that meet at the edge.
+    fn through_hub(self, other: Self) -> Self {
+        Self {
+            source: LinkSource::Hub,
+            as_of: self.as_of.into_iter().chain(other.as_of).min(),
+        }
     }
 }
 
@@ -182,8 +238,8 @@ mod tests {
     /// The route as `RTT JITTER LOSS BANDWIDTH`, each with its source.
     fn shown(snapshot: &Snapshot, source: &str, target: &str) -> Option<String> {
         fn figure<T: Into<Value>>(figure: Figure<T>) -> String {
-            figure.map_or("-".to_owned(), |(value, source)| {
-                format!("{}/{}", value.into(), source.as_str())
+            figure.map_or("-".to_owned(), |(value, origin)| {
+                format!("{}/{}", value.into(), origin.source.as_str())
             })
         }
         let map = snapshot.cost_map(Micros::from_secs(60), NOW.moment);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::Input;
 use crate::model::group::{MAX_SIZE, Members, Membership, PodGroups, UNKNOWN_SIZE};
 use crate::model::link::{Bandwidth, Link, Links};
 use crate::model::liqo::{ApiServerStatus, OffloadingPhase, Offloadings, REMOTE_CLUSTER_ID};
@@ -33,6 +34,8 @@ pub struct Snapshot {
     pub gated_members: Arc<Members>,
     /// What Prometheus measures between sites.
     pub links: Arc<Links>,
+    /// When Prometheus measured them, by query; the oldest value counts.
+    pub links_as_of: BTreeMap<Input, Moment>,
     /// Sizes of PodGroups.
     pub pod_groups: Arc<PodGroups>,
     /// Where the pods' data is. `None` if no cloud can hold data, or if not everything is listed yet.
