@@ -8,7 +8,7 @@ mod part;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::ensure;
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
@@ -69,7 +69,10 @@ impl Import {
         let mut findings = Findings::new(input.fix);
         let mut parts = Parts::default();
         let read = convert(&items(documents), &mut parts, &mut findings);
-        ensure!(read > 0, "{source}: has no {kinds}");
+        if read == 0 {
+            findings.report();
+            bail!("{source}: has no {kinds}");
+        }
         for manifest in parts.manifests(&keys, &mut findings) {
             super::print_document(&manifest)?;
         }

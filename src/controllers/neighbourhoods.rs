@@ -2,17 +2,20 @@
 //! This runs on the replica that holds the Lease.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_decision::placement::policy::{NamespacePolicies, Policies, Policy, Seen};
 use edgeward_kube::units::{Micros, Moment};
+use futures::{StreamExt as _, stream};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Error};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::block_in_place;
+use tokio::time::timeout;
 
 use super::Context;
 use crate::instruments::logs::LogLimit;
@@ -21,8 +24,15 @@ use crate::watch::raw::{Gvr, Raw};
 /// Interval at which members are chosen.
 const PERIOD: Duration = Duration::from_secs(2);
 
+/// Timeout of a write, and how many run at the same time.
+const TIMEOUT: Duration = Duration::from_secs(5);
+const AT_ONCE: usize = 8;
+
 /// Since when a cloud outside has been better than a member, by namespace and policy.
-type BetterSince = BTreeMap<(String, String), Option<Moment>>;
+type BetterSince = BTreeMap<Key, Option<Moment>>;
+
+/// Namespace and name of a policy.
+type Key = (String, String);
 
 /// Keeps the neighbourhoods while this replica holds the Lease. Never returns. The dwell time starts again with a new leader.
 pub async fn run(context: Context, policies: watch::Receiver<Arc<Policies>>) {
@@ -43,13 +53,17 @@ async fn keep(context: &Context, policies: &watch::Receiver<Arc<Policies>>) {
             // This may pass over all nodes, so it must not hold up the runtime's workers.
             false => block_in_place(|| changed(&policies, &snapshot, &mut since, ttl, now)),
         };
-        for (seen, members) in changed {
-            let written = write(context, seen, &members).await;
-            let (namespace, name) = (&seen.namespace, &seen.name);
+        let writes = changed
+            .into_iter()
+            .map(|(policy, members)| write(context, policy, members));
+        let mut writes = pin!(stream::iter(writes).buffer_unordered(AT_ONCE));
+        while let Some((policy, written)) = writes.next().await {
             match written {
-                Ok(()) => tracing::info!(namespace, name, %members, "neighbourhood changed"),
+                // The dwell time starts again.
+                Ok(()) => drop(since.remove(&policy)),
                 Err(error) => {
                     if let Some(held_back) = limit.due("write") {
+                        let (namespace, name) = policy;
                         tracing::warn!(%error, namespace, name, held_back, "a neighbourhood cannot be written");
                     }
                 }
@@ -60,13 +74,13 @@ async fn keep(context: &Context, policies: &watch::Receiver<Arc<Policies>>) {
 }
 
 /// The policies whose members change, with `status.members` as it is to be: null without a neighbourhood.
-fn changed<'p>(
-    policies: &'p Policies,
+fn changed(
+    policies: &Policies,
     snapshot: &Snapshot,
     since: &mut BetterSince,
     ttl: Micros,
     now: Moment,
-) -> Vec<(&'p Seen, Value)> {
+) -> Vec<(Key, Value)> {
     let all = policies.by_namespace.values().flat_map(NamespacePolicies::in_force);
     let all: Vec<(&Seen, &Policy)> = all.collect();
     let key = |seen: &Seen| (seen.namespace.clone(), seen.name.clone());
@@ -85,18 +99,25 @@ fn changed<'p>(
             None => None,
         };
         if members.as_deref().unwrap_or_default() != seen.members {
-            changed.push((seen, json!(members)));
+            changed.push((key(seen), json!(members)));
         }
     }
     changed
 }
 
-async fn write(context: &Context, seen: &Seen, members: &Value) -> kube::Result<()> {
-    let api = Api::<Raw>::namespaced_with(context.client.clone(), &seen.namespace, &Gvr::POLICIES);
+async fn write(context: &Context, policy: Key, members: Value) -> (Key, anyhow::Result<()>) {
+    let (namespace, name) = &policy;
+    let api = Api::<Raw>::namespaced_with(context.client.clone(), namespace, &Gvr::POLICIES);
     let patch = Patch::Merge(json!({"status": {"members": members}}));
-    match api.patch_status(&seen.name, &PatchParams::default(), &patch).await {
+    let params = PatchParams::default();
+    let written = match timeout(TIMEOUT, api.patch_status(name, &params, &patch)).await {
         // The policy was deleted meanwhile.
-        Err(Error::Api(status)) if status.code == 404 => Ok(()),
-        written => written.map(drop),
+        Ok(Err(Error::Api(status))) if status.code == 404 => Ok(()),
+        Ok(written) => written.map(drop).map_err(Into::into),
+        Err(error) => Err(error.into()),
+    };
+    if written.is_ok() {
+        tracing::info!(namespace, name, %members, "neighbourhood changed");
     }
+    (policy, written)
 }

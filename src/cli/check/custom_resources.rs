@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use edgeward_decision::document::Faults;
-use edgeward_decision::placement::policy::Seen;
+use edgeward_decision::placement::policy::{Policy, Seen};
 
 use super::Facts;
 use super::finding::Finding;
@@ -50,6 +50,15 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
             let text = format!("SloPolicy {namespace}/{name} is not in force as it is: {fault}");
             let fix = format!("kubectl -n {namespace} edit slopolicy {name}");
             findings.push(Finding::fault(AREA, text).fix(fix));
+        }
+        let keeps_members = seen.in_force().is_some_and(Policy::keeps_members);
+        if keeps_members && seen.members.is_empty() {
+            let text =
+                format!("SloPolicy {namespace}/{name}: its neighbourhood has no cloud, so its pods use only the edge");
+            let fix = format!(
+                "kubectl -n {namespace} get slopolicy {name} -o yaml   # which clouds its sites and traits leave"
+            );
+            findings.push(Finding::warning(AREA, text).fix(fix));
         }
         let labels = facts.namespaces.as_ref().and_then(|all| all.get(namespace));
         let has = |labels: &Labels, key: &String| labels.get(key).is_some_and(|value| value == "true");
@@ -105,7 +114,6 @@ mod tests {
 
     use super::super::finding::Level;
     use super::*;
-    use edgeward_decision::placement::policy::Policy;
 
     fn judged(spec: Value, labels: &[&str]) -> Vec<(Level, String)> {
         let policy = Seen {

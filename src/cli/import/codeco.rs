@@ -18,6 +18,9 @@ const NANOS_PER_MS: i128 = 1_000_000;
 const LONGEST_DELAY: i128 = 1_000 * NANOS_PER_MS;
 const LONGEST_INTERVAL: i128 = 10 * NANOS_PER_MS;
 
+/// Fields of a Deployment that a sample of CODECO has in a pod. They are left out.
+const OF_DEPLOYMENTS: [&str; 3] = ["replicas", "selector", "template"];
+
 /// The label of each Deployment's pods, by which it selects them.
 const LABEL: &str = "app.kubernetes.io/component";
 
@@ -216,8 +219,7 @@ fn part(app: &App<'_>, field: &Field<'_>, findings: &mut Findings) -> Option<Par
 
 /// Checks the pod of a service.
 fn pod_spec(pod: &Field<'_>, findings: &mut Findings) -> Option<Value> {
-    // CODECO publishes a sample with these fields of a Deployment.
-    pod.report_unmatched("replicas selector template", findings);
+    pod.report_unmatched(&OF_DEPLOYMENTS.join(" "), findings);
     let policy = pod.get("restartPolicy");
     if policy.text(findings).is_some_and(|policy| policy != "Always") {
         policy.lost("is not what a Deployment needs, Always", findings);
@@ -226,7 +228,9 @@ fn pod_spec(pod: &Field<'_>, findings: &mut Findings) -> Option<Value> {
     if !is_pod {
         pod.get("containers").lost("is not a list of containers", findings);
     }
-    is_pod.then(|| pod.value.clone())
+    let mut spec = pod.value.as_object()?.clone();
+    spec.retain(|key, _| !OF_DEPLOYMENTS.contains(&&**key));
+    is_pod.then(|| spec.into())
 }
 
 /// Reads the channels of a service.

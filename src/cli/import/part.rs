@@ -94,6 +94,21 @@ impl Parts {
             findings.lost(&format!("{place}: {component} is in group {group} already"));
             return None;
         }
+        let identity = |part: &Part| {
+            (
+                part.namespace.clone(),
+                part.manifest["kind"].clone(),
+                part.manifest["metadata"]["name"].clone(),
+            )
+        };
+        if self.0.iter().any(|other| identity(other) == identity(&part)) {
+            let Part { place, manifest, .. } = part;
+            findings.lost(&format!(
+                "{place}: another part has {} {} already",
+                manifest["kind"], manifest["metadata"]["name"]
+            ));
+            return None;
+        }
         self.0.push(part);
         Some(self.0.len() - 1)
     }

@@ -297,7 +297,14 @@ pub fn parse<'p>(
             Management::Forced
         }
     };
-    let alone = ["class", "sites", "policySites", "traits", "policyTraits"];
+    let alone = [
+        "class",
+        "sites",
+        "policySites",
+        "traits",
+        "policyTraits",
+        "neighbourhood",
+    ];
     let states_nothing = !alone.iter().any(|name| faults.states(name));
     if management == Management::OptedOut || (management == Management::Unlabelled && states_nothing) {
         return (management, None);

@@ -164,8 +164,9 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
         Act::PlaceBest => rank::best_possible(sites.iter()),
         Act::Gate | Act::PassThrough => None,
     };
-    let is_lost = |found: &Assessment<'_>| traits::is_lost(case, found.site);
-    // Another site that could run the pod takes the place of one that has lost a measured trait.
+    let is_lost =
+        |found: &Assessment<'_>| traits::is_lost(case, found.site) || found.is_refused(RefusalCode::NotInNeighbourhood);
+    // Another site that could run the pod takes the place of one that has lost a measured trait or is no neighbour.
     let chosen = match chosen {
         Some(chosen) if row == 10 && is_lost(chosen) => {
             let others = sites.iter().filter(|found| found.standing() <= Standing::Full);
@@ -173,14 +174,16 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
         }
         chosen => chosen,
     };
-    // kube-scheduler knows neither measured traits nor distances nor bandwidth. The first are kept without a limit.
-    let waits_for_trait = chosen.is_some_and(is_lost);
+    // kube-scheduler knows neither measured traits nor neighbourhoods nor distances nor bandwidth. The first two are kept without
+    // a limit.
+    let waits_for_site = chosen.is_some_and(is_lost);
     let may_gate = facts.may_gate && facts.gate != Gate::Over;
     let waits_for_other = chosen.is_some_and(|chosen| {
-        let waits_for_link = chosen.is_refused(RefusalCode::NoBandwidth) || is_for_leader(case, chosen.site);
+        let is_for_leader = !facts.stale && is_for_leader(case, chosen.site);
+        let waits_for_link = chosen.is_refused(RefusalCode::NoBandwidth) || is_for_leader;
         chosen.far.is_some() && may_wait(case, &sites) || waits_for_link && may_gate
     });
-    let (act, chosen) = match waits_for_trait || waits_for_other {
+    let (act, chosen) = match waits_for_site || waits_for_other {
         true => (Act::Gate, None),
         false => (act, chosen),
     };
@@ -193,7 +196,7 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
     let reason = match (row, act) {
         (0, Act::PassThrough) => Reason::EdgeSiteMissing,
         (0, Act::Gate) if is_held => Reason::HeldGroup,
-        _ if waits_for_trait => Reason::HeldSiteAway,
+        _ if waits_for_site => Reason::HeldSiteAway,
         row => reason(case, &sites, &facts, row, chosen),
     };
     let node = match chosen {

@@ -352,11 +352,11 @@ impl Policies {
         Self { by_namespace }
     }
 
-    /// The clouds of the neighbourhoods of the policies in force.
+    /// The clouds of the neighbourhoods of the policies in force, if any.
     pub fn neighbourhoods(&self) -> Neighbourhoods {
         let mut all = Neighbourhoods::default();
         let in_force = self.by_namespace.values().flat_map(NamespacePolicies::in_force);
-        for (seen, _) in in_force.filter(|(seen, _)| !seen.members.is_empty()) {
+        for (seen, _) in in_force.filter(|(_, policy)| policy.keeps_members()) {
             all.entry(&seen.namespace, &seen.name)
                 .insert_entry(seen.members.clone());
         }

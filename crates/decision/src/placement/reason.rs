@@ -132,7 +132,8 @@ fn why_not_a_cloud(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> Option<Reas
         };
     }
     // Report the cloud that comes closest to being used.
-    let causes: Option<Vec<_>> = possible().map(why_away).collect();
+    let neighbours = possible().filter(|cloud| !cloud.is_refused(RefusalCode::NotInNeighbourhood));
+    let causes: Option<Vec<_>> = neighbours.map(why_away).collect();
     let closest = causes?.into_iter().max();
     closest.map(|(_, reason)| reason)
 }

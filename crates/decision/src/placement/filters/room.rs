@@ -94,7 +94,7 @@ pub(super) fn asked(workload: &Workload<'_>, number: impl Fn(&str) -> i64) -> Ma
 }
 
 /// Refuses a site whose link the pod's traffic would fill beyond its bandwidth, with the traffic that is left in each direction.
-/// Several replicas gate new pods with traffic. Where such pods are not gated, there must be room for one of each replica.
+/// Several replicas gate new pods with traffic. For a pod that may not be gated, there must be room for one of each replica.
 pub(super) fn no_bandwidth(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
     let asked = case.workload.request.bandwidth;
     let left = case.room.bandwidth_left(asked, found.site);
@@ -102,10 +102,7 @@ pub(super) fn no_bandwidth(case: &Case<'_, '_>, found: &Assessment<'_>) -> Optio
         ("egress", asked.egress, left.egress),
         ("ingress", asked.ingress, left.ingress),
     ];
-    let replicas = match is_class_gated(case) {
-        true => 1,
-        false => case.room.replicas(),
-    };
+    let replicas = if is_surely_gated(case) { 1 } else { case.room.replicas() };
     let lacking = both
         .into_iter()
         .filter(|(_, asked, left)| asked.saturating_mul(replicas.into()) > *left);
@@ -119,6 +116,14 @@ pub(super) fn no_bandwidth(case: &Case<'_, '_>, found: &Assessment<'_>) -> Optio
         1 => refusal,
         several => refusal.with("replicas", several),
     })
+}
+
+/// Whether the pod may be gated, wherever it could be placed.
+fn is_surely_gated(case: &Case<'_, '_>) -> bool {
+    let mut sites = case.room.snapshot.sites.iter();
+    let gets_class = !case.workload.runtime_class && sites.any(|site| site.definition.runtime_class.is_some());
+    let may_evict = case.workload.may_preempt && case.workload.priority > 0;
+    is_class_gated(case) && !gets_class && !may_evict
 }
 
 /// Refuses a site where a pod of the same controller is Pending for something that edgeward does not evaluate.

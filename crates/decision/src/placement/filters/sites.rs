@@ -19,16 +19,15 @@ pub(super) fn not_in_sites(case: &Case<'_, '_>, found: &Assessment<'_>) -> Optio
     Some(Refusal::new(RefusalCode::NotInSites).with("sites", excerpt(sites, SHOWN)))
 }
 
-/// A cloud that does not belong to the neighbourhood of the pod's policy. An unknown neighbourhood has no members.
+/// A cloud that does not belong to the neighbourhood of the pod's policy. A policy that is gone, or has no neighbourhood any more,
+/// restricts nothing.
 pub(super) fn not_in_neighbourhood(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
     let policy = case.intent.neighbourhood.as_deref()?;
     if found.site.kind() == SiteKind::Edge {
         return None;
     }
     let neighbourhoods = &case.room.snapshot.neighbourhoods;
-    let members = neighbourhoods
-        .get(&case.workload.namespace, policy)
-        .map_or(&[][..], Vec::as_slice);
+    let members = neighbourhoods.get(&case.workload.namespace, policy)?;
     if members.iter().any(|member| **member == *found.site.name()) {
         return None;
     }

@@ -20,7 +20,7 @@ use edgeward_kube::words;
 /// The most clouds of a neighbourhood.
 const MAX_MEMBERS: i64 = 16;
 
-/// A cloud outside takes the place of a member only if its rank is better by one part in this many.
+/// A cloud outside takes the place of a member only if its RTT or cost is better by one part in this many.
 const MARGIN: i128 = 10;
 
 words! {
@@ -43,7 +43,8 @@ pub(super) struct NeighbourhoodSpec {
     max: Decimal<0, 1, MAX_MEMBERS>,
     /// What makes a cloud better: a lower RTT, a lower cost, or a better score by `slo.profile`. Default rtt.
     rank_by: Option<RankBy>,
-    /// How long a cloud outside must be better by 10 % before it takes the place of a member. Default 10m.
+    /// How long a cloud outside must be better, by 10 % or by the margin of the profile, before it takes the place of a
+    /// member. Default 10m.
     #[schemars(with = "Option<Dwell>")]
     dwell: Option<Micros>,
 }
@@ -67,13 +68,19 @@ impl From<NeighbourhoodSpec> for Neighbourhood {
     }
 }
 
-/// Clouds that may belong to a neighbourhood, with their rank. A lower rank is better; `None` if it is unknown.
-pub type Candidates<'s> = BTreeMap<&'s str, Option<i64>>;
+/// Clouds that may belong to a neighbourhood.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Candidates<'s> {
+    /// Their ranks. A lower rank is better; `None` if it is unknown.
+    pub ranks: BTreeMap<&'s str, Option<i64>>,
+    /// By how much a rank must be better to count as better: the margin of the profile. `None`: by a tenth.
+    pub margin: Option<i64>,
+}
 
 impl Neighbourhood {
-    /// The members that follow these. A member that is no candidate goes, and free places are filled, both at once. The best
-    /// candidate outside takes the place of the worst member once some candidate outside has been better by 10 % for `dwell`.
-    /// `better_since` is when that began.
+    /// The members that follow these. Free places are filled at once, and so are those of members that are no candidates. The best
+    /// candidate outside takes the place of the worst member once some candidate outside has been better for `dwell`.
+    /// `better_since` is when that began; reset it when the members have changed.
     pub fn next(
         &self,
         members: &[Box<str>],
@@ -81,7 +88,7 @@ impl Neighbourhood {
         better_since: &mut Option<Moment>,
         now: Moment,
     ) -> Vec<Box<str>> {
-        let mut order: Vec<_> = candidates.iter().map(|(name, rank)| (*name, *rank)).collect();
+        let mut order: Vec<_> = candidates.ranks.iter().map(|(name, rank)| (*name, *rank)).collect();
         // Equal ranks go by name.
         order.sort_by_key(|(_, rank)| rank.unwrap_or(i64::MAX));
         let is_member = |(name, _): &(&str, Option<i64>)| members.iter().any(|member| **member == **name);
@@ -91,30 +98,40 @@ impl Neighbourhood {
         inside.extend(outside.drain(..free.min(outside.len())));
         inside.sort_by_key(|(_, rank)| rank.unwrap_or(i64::MAX));
         let challenge = inside.last().copied().zip(outside.first().copied());
-        match challenge.filter(|((_, worst), (_, best))| is_better(*best, *worst)) {
+        match challenge.filter(|((_, worst), (_, best))| candidates.is_better(*best, *worst)) {
             None => *better_since = None,
             Some((worst, best)) => {
                 let since = *better_since.get_or_insert(now);
                 if now.since(since) >= self.dwell {
-                    *better_since = None;
                     inside.retain(|member| *member != worst);
                     inside.push(best);
                 }
             }
         }
         let mut names: Vec<Box<str>> = inside.into_iter().map(|(name, _)| name.into()).collect();
+        // Without a candidate for its place a member stays: the leader may be the only replica that does not see it.
+        let gone = members
+            .iter()
+            .filter(|member| !candidates.ranks.contains_key(&***member));
+        names.extend(gone.take(self.max - names.len()).cloned());
         names.sort_unstable();
         names
     }
 }
 
-/// Whether a rank is better than that of a member by a tenth of it. A known rank is better than an unknown one.
-fn is_better(rank: Option<i64>, member: Option<i64>) -> bool {
-    let Some(rank) = rank.map(i128::from) else { return false };
-    member.map(i128::from).is_none_or(|member| {
-        let gain = member - rank;
-        gain > 0 && gain * MARGIN >= member.abs()
-    })
+impl Candidates<'_> {
+    /// Whether a rank is better than that of a member. A known rank is better than an unknown one.
+    fn is_better(&self, rank: Option<i64>, member: Option<i64>) -> bool {
+        let Some(rank) = rank.map(i128::from) else { return false };
+        member.map(i128::from).is_none_or(|member| {
+            let gain = member - rank;
+            let is_enough = match self.margin {
+                Some(margin) => gain >= margin.into(),
+                None => gain * MARGIN >= member.abs(),
+            };
+            gain > 0 && is_enough
+        })
+    }
 }
 
 impl Policy {
@@ -136,6 +153,9 @@ impl Policy {
         let sites = SiteRestriction::of(stated(super::POLICY_SITES).and_then(Demand::parse));
         let traits = stated(super::POLICY_TRAITS).and_then(Traits::parse);
         let profile = stated("profile").and_then(|name| snapshot.profiles.get(name));
+        let by_profile = self
+            .neighbourhood
+            .is_some_and(|stated| stated.rank_by == RankBy::Profile);
         let is_candidate = |site: &&Site| {
             let phase = snapshot.offloading(namespace, site);
             can_be_used(site)
@@ -153,7 +173,10 @@ impl Policy {
         };
         let fresh = |site: &&Site| site.fresh_link(ttl, now).is_some();
         let sites = snapshot.sites.iter().filter(fresh).filter(is_candidate);
-        sites.map(|site| (site.name(), rank(site))).collect()
+        Candidates {
+            ranks: sites.map(|site| (site.name(), rank(site))).collect(),
+            margin: profile.filter(|_| by_profile).map(|profile| profile.margin.0),
+        }
     }
 }
 

@@ -19,12 +19,24 @@ fn names(list: &[&str]) -> Vec<Box<str>> {
     list.iter().map(|name| (*name).into()).collect()
 }
 
+fn of(ranks: BTreeMap<&str, Option<i64>>, margin: Option<i64>) -> Candidates<'_> {
+    Candidates { ranks, margin }
+}
+
 /// The members after each of these steps: a time, and the ranks of the candidates.
 fn after(max: usize, steps: &[(i64, &[(&str, i64)])]) -> Vec<String> {
+    after_by(None, max, steps)
+}
+
+fn after_by(margin: Option<i64>, max: usize, steps: &[(i64, &[(&str, i64)])]) -> Vec<String> {
     let (mut members, mut since) = (vec![], None);
     let step = |(at, ranks): &(i64, &[(&str, i64)])| {
-        let candidates = ranks.iter().map(|(name, rank)| (*name, Some(*rank))).collect();
-        members = rule(max).next(&members, &candidates, &mut since, Moment(*at));
+        let ranks = ranks.iter().map(|(name, rank)| (*name, Some(*rank))).collect();
+        let next = rule(max).next(&members, &of(ranks, margin), &mut since, Moment(*at));
+        if next != members {
+            since = None;
+        }
+        members = next;
         members.join(",")
     };
     steps.iter().map(step).collect()
@@ -58,17 +70,26 @@ fn better_cloud_enters_after_dwell_only_by_a_tenth() {
     // A break starts the dwell time again.
     let broken = [(0, before), (10, better), (50, slightly), (60, better), (115, better)];
     assert_eq!(after(1, &broken).last().unwrap(), "a");
-    // Scores may be negative.
-    let negative: &[_] = &[("a", -100), ("b", -110)];
+    // Scores are compared by the margin of the profile.
+    let negative: &[_] = &[("a", -100), ("b", -105)];
+    let steps = [(0, &[("a", -100)][..]), (10, negative), (110, negative)];
+    assert_eq!(after_by(Some(5), 1, &steps), ["a", "a", "b"]);
+    assert_eq!(after_by(Some(6), 1, &steps), ["a", "a", "a"]);
+}
+
+#[test]
+fn member_stays_while_no_candidate_takes_its_place() {
+    let (both, other, none): (&[_], &[_], &[_]) = (&[("a", 5), ("b", 9)], &[("c", 9)], &[]);
     assert_eq!(
-        after(1, &[(0, &[("a", -100)]), (10, negative), (110, negative)]),
-        ["a", "a", "b"]
+        after(2, &[(0, both), (1, none), (2, other), (3, both)]),
+        ["a,b", "a,b", "a,c", "a,b"]
     );
 }
 
 #[test]
 fn worst_member_goes_when_max_becomes_lower() {
     let candidates = [("a", Some(3)), ("b", Some(1)), ("c", None)].into();
+    let candidates = of(candidates, None);
     let members = rule(1).next(&names(&["a", "b", "c"]), &candidates, &mut None, Moment(0));
     assert_eq!(members, names(&["b"]));
 }
@@ -87,7 +108,8 @@ fn candidates(sites: &Value, spec: &Value) -> Vec<(String, Option<i64>)> {
     }
     let policy = Policy::read(&json!({"metadata": {"name": "web"}, "spec": spec})).unwrap();
     let found = policy.candidates(&snapshot, "shop", Micros::from_secs(60), NOW.moment);
-    found.into_iter().map(|(name, rank)| (name.to_owned(), rank)).collect()
+    let ranks = found.ranks.into_iter();
+    ranks.map(|(name, rank)| (name.to_owned(), rank)).collect()
 }
 
 fn sites() -> Value {
@@ -136,11 +158,14 @@ proptest! {
         since in prop::option::of(0_i64..200),
     ) {
         let text: Vec<_> = (0..8).map(|name| name.to_string()).collect();
-        let candidates: Candidates<'_> = ranks.iter().map(|(name, rank)| (&*text[usize::from(*name)], *rank)).collect();
+        let ranks = ranks.iter().map(|(name, rank)| (&*text[usize::from(*name)], *rank));
+        let candidates = of(ranks.collect(), None);
         let members: Vec<Box<str>> = members.iter().map(|name| name.to_string().into()).collect();
         let next = rule(max).next(&members, &candidates, &mut since.map(Moment), Moment(200));
-        prop_assert!(next.iter().all(|name| candidates.contains_key(&**name)));
-        prop_assert_eq!(next.len(), max.min(candidates.len()));
+        let is_known = |name: &str| candidates.ranks.contains_key(name);
+        prop_assert!(next.iter().all(|name| is_known(name) || members.contains(name)));
+        prop_assert_eq!(next.iter().filter(|name| is_known(name)).count(), max.min(candidates.ranks.len()));
+        prop_assert!(next.len() <= max);
         prop_assert!(next.is_sorted());
     }
 }
