@@ -101,6 +101,9 @@ fn become_sites(fixture: &Fixture<'_>) -> Result<()> {
     let (edgeward, _registered) = fixture.registered_live(&config)?;
     let _installed = Installed::new(fixture, &definitions)?;
     let (_, tenancy) = fixture.another_namespace("tenancy", json!({}))?;
+    eventually("edgeward has seen the definitions", BOUND, || {
+        has_said(&edgeward, IN_USE, 1)
+    })?;
     for number in 0..CLUSTERS {
         let id = format!("cluster-{number}");
         let taints = json!([{"key": "virtual-node.liqo.io/not-allowed", "value": "true", "effect": "NoExecute"}]);
@@ -116,8 +119,8 @@ fn become_sites(fixture: &Fixture<'_>) -> Result<()> {
     }
     let created = Instant::now();
     eventually("every cluster is a site with a node", BOUND, || {
-        let usable = edgeward.count("edgeward_site_nodes", &[("usable", "true")])?;
-        ensure!(usable == u64::from(CLUSTERS) + 1, "{usable} nodes");
+        let nodes = edgeward.count("edgeward_site_nodes", &[])?;
+        ensure!(nodes == u64::from(CLUSTERS) + 1, "{nodes} nodes");
         Ok(())
     })?;
     let resident = edgeward.memory_kib("VmRSS")?;
