@@ -66,8 +66,8 @@ pub struct Telemetry {
     samples: BTreeMap<(Input, String, Option<Class>), Sample>,
     /// What is measured between sites. Snapshots share it.
     links: Arc<Links>,
-    /// Until when the answers about links count.
-    links_times: BTreeMap<Input, LinkTimes>,
+    /// The times of the answers about links.
+    link_times: BTreeMap<Input, LinkTimes>,
     /// The measured traits, with their values by site.
     traits: Vec<(MeasuredTrait, BTreeMap<String, TraitSample>)>,
 }
@@ -123,7 +123,7 @@ impl Telemetry {
         let values = values.iter().map(|(pair, value)| (*pair, Cell::new(Some(*value))));
         self.set_links(input, &values.collect());
         let until = as_of.after(staleness);
-        self.links_times.insert(input, LinkTimes { as_of, until });
+        self.link_times.insert(input, LinkTimes { as_of, until });
     }
 
     /// Replaces all that this input tells about links, and takes the values.
@@ -147,7 +147,7 @@ impl Telemetry {
 
     /// When the oldest value of each answer about links was true.
     pub fn links_as_of(&self) -> BTreeMap<Input, Moment> {
-        let times = self.links_times.iter();
+        let times = self.link_times.iter();
         times.map(|(input, times)| (*input, times.as_of)).collect()
     }
 
@@ -157,7 +157,7 @@ impl Telemetry {
         let traits = samples
             .filter(|sample| sample.value.is_some())
             .map(|sample| sample.until);
-        let all = traits.chain(self.links_times.values().map(|times| times.until));
+        let all = traits.chain(self.link_times.values().map(|times| times.until));
         all.min().map(|until| until.after(Micros(1)))
     }
 
@@ -166,7 +166,7 @@ impl Telemetry {
         let samples = self.traits.iter_mut().flat_map(|(_, sites)| sites.values_mut());
         let stale = samples.filter(|sample| sample.until < now);
         stale.for_each(|sample| sample.value = None);
-        let stale = self.links_times.extract_if(.., |_, times| times.until < now);
+        let stale = self.link_times.extract_if(.., |_, times| times.until < now);
         let stale: Vec<_> = stale.map(|(input, _)| input).collect();
         for input in stale {
             self.set_links(input, &HashMap::new());

@@ -185,8 +185,8 @@ impl Instead {
         }
     }
 
-    /// The sites, traits and neighbourhood that a policy with faults states. If sites or traits cannot be read, the policy's pods may run nowhere.
-    /// `None` if it states neither, or if its selector cannot be read.
+    /// The sites, traits and neighbourhood that a policy with faults states. If sites or traits cannot be read, the policy's
+    /// pods may run nowhere. `None` if it states none of the three, or if its selector cannot be read.
     ///
     /// If the precedence cannot be read, it is unknown whether this policy or another applies. The policy then comes first,
     /// and its pods may run nowhere.

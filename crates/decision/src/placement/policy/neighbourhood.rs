@@ -145,8 +145,8 @@ impl Policy {
         self.slo.iter().any(|(name, _)| name == super::NEIGHBOURHOOD)
     }
 
-    /// The clouds that may belong to the policy's neighbourhood: those that can be used now, with the sites and traits of the
-    /// policy, and to which Liqo offloads the namespace. Measurements of the WAN count for `ttl`. Cost: a pass over the nodes
+    /// The candidates for the policy's neighbourhood: the usable clouds with the sites and traits of the policy, to which Liqo
+    /// offloads the namespace. Measurements of the WAN count for `ttl`. Cost: a pass over the nodes
     /// if the policy has traits.
     pub fn candidates<'s>(&self, snapshot: &'s Snapshot, namespace: &str, ttl: Micros, now: Moment) -> Candidates<'s> {
         let stated = |name: &str| Some(&*self.slo.iter().find(|(key, _)| key == name)?.1);
