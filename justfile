@@ -44,9 +44,9 @@ cert-manager:
 liqo:
     cargo xtask liqo
 
-# Copy OCM's definition of the end-to-end tests into the cache.
-ocm:
-    cargo xtask ocm
+# Copy the other projects' definitions of the end-to-end tests into the cache.
+definitions:
+    cargo xtask definitions
 
 # The tests beside a real Prometheus server alone.
 prometheus *args:

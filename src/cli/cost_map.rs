@@ -38,7 +38,7 @@ pub(super) struct CostMap {
 impl CostMap {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let (snapshot, ttl, now) = match &self.fleet {
-            Some(fleet) => of_file(fleet)?,
+            Some(fleet) => of_file(fleet, &super::read_config(self.installed.file())?)?,
             None => self.cluster.ask(async |connection| self.look(connection).await)?,
         };
         let text = match self.output {
@@ -63,9 +63,9 @@ impl CostMap {
     }
 }
 
-fn of_file(fleet: &Path) -> anyhow::Result<(Arc<Snapshot>, Micros, Now)> {
-    let (config, now) = (Config::default(), Clock::start().now());
+fn of_file(fleet: &Path, config: &Config) -> anyhow::Result<(Arc<Snapshot>, Micros, Now)> {
+    let now = Clock::start().now();
     let text = super::read_text(fleet)?;
-    let snapshot = offline::snapshot(&text, &fleet.display().to_string(), &config, now)?;
+    let snapshot = offline::snapshot(&text, &fleet.display().to_string(), config, now)?;
     Ok((Arc::new(snapshot), config.telemetry_ttl, now))
 }

@@ -1,7 +1,6 @@
 //! Scores of the sites for a hub of Open Cluster Management. The hub is the test's own API server with OCM's definition, and
 //! edgeward has exactly the rights there that the guide grants.
 
-use edgeward_harness::checkout::xtask;
 use edgeward_harness::documentation::documented;
 use edgeward_harness::prelude::*;
 use edgeward_harness::prometheus::{Exporter, Server, program};
@@ -10,7 +9,7 @@ use jiff::Timestamp;
 /// The message of edgeward when it cannot write.
 const FAILED: &str = "scores cannot be written to the OCM hub; retrying silently";
 
-const DEFINITION: &str = "crd/addonplacementscores.cluster.open-cluster-management.io";
+const DEFINITION: &str = "addonplacementscores.cluster.open-cluster-management.io";
 
 e2e! { "ocm::hub_gets_scores_of_sites", Cluster, 95, hub_gets_scores_of_sites }
 /// Scores appear once the kubeconfig is there. They fall as the RTT rises and as the edge fills, are renewed at half of their
@@ -87,11 +86,8 @@ fn hub_gets_scores_of_sites(fixture: &Fixture<'_>) -> Result<()> {
 
 /// Installs OCM's definition, and grants what the guide grants, in the namespaces of these clusters. Returns a kubeconfig.
 fn hub(fixture: &Fixture<'_>, clusters: &[&str]) -> Result<Value> {
-    let definitions = xtask("ocm")?.context("there is no Go to get OCM's definition with")?;
     let kubectl = &fixture.kubectl;
-    let folder = definitions.join("crds").display().to_string();
-    kubectl.run(&["apply", "--server-side", "--filename", &folder], "")?;
-    kubectl.wait_until_established(&[DEFINITION])?;
+    kubectl.define("ocm.yaml", DEFINITION)?;
     let manifest = documented("yaml", "addonplacementscores/status")?;
     let (home, _) = fixture.another_namespace("scores", json!({}))?;
     for cluster in clusters {

@@ -15,7 +15,7 @@ pub(crate) const HELM: &str = "EDGEWARD_HELM";
 pub(crate) const CERT_MANAGER: &str = "EDGEWARD_CERT_MANAGER";
 pub(crate) const ACTIONLINT: &str = "EDGEWARD_ACTIONLINT";
 pub(crate) const LIQO: &str = "EDGEWARD_LIQO";
-pub(crate) const OCM: &str = "EDGEWARD_OCM";
+pub(crate) const DEFINITIONS: &str = "EDGEWARD_DEFINITIONS";
 
 /// Returns the program `helm` (two minutes on two cores).
 pub(crate) fn helm() -> Result<PathBuf> {
@@ -80,22 +80,39 @@ pub(crate) fn liqo() -> Result<PathBuf> {
     })
 }
 
-/// Returns the directory with the definition of AddOnPlacementScore, from the API of Open Cluster Management.
-pub(crate) fn ocm() -> Result<PathBuf> {
-    const DEFINITION: &str =
-        "cluster/v1alpha1/0000_05_clusters.open-cluster-management.io_addonplacementscores.crd.yaml";
+/// Returns a directory with definitions of other projects: `ocm.yaml` is AddOnPlacementScore of Open Cluster Management, and
+/// `diktyo.yaml` is NetworkTopology of the network-aware scheduler plugins.
+pub(crate) fn definitions() -> Result<PathBuf> {
+    const FILES: [(&str, &str, &str); 2] = [
+        (
+            "ocm.yaml",
+            "open-cluster-management.io/api",
+            "cluster/v1alpha1/0000_05_clusters.open-cluster-management.io_addonplacementscores.crd.yaml",
+        ),
+        (
+            "diktyo.yaml",
+            "sigs.k8s.io/scheduler-plugins",
+            "manifests/networktopology/crd.yaml",
+        ),
+    ];
     let module = Module {
-        name: "OCM",
-        variable: OCM,
-        folder: workspace().join("tests/ocm"),
-        cache: "ocm",
+        name: "definitions",
+        variable: DEFINITIONS,
+        folder: workspace().join("tests/definitions"),
+        cache: "definitions",
     };
     if let Some(dir) = ready_made(module.variable)? {
         return Ok(dir);
     }
-    module.built(&["1", DEFINITION], |partial| {
-        let sources = PathBuf::from(module.downloaded("open-cluster-management.io/api")?);
-        copy_out(&[sources.join(DEFINITION)], &partial.join("crds"))
+    module.built(&["1"], |partial| {
+        fs::create_dir(partial)?;
+        for (name, source, path) in FILES {
+            let definition = Path::new(&module.downloaded(source)?).join(path);
+            // `fs::copy` would keep the module cache's read-only mode.
+            let text = fs::read(&definition).with_context(|| definition.display().to_string())?;
+            fs::write(partial.join(name), text)?;
+        }
+        Ok(())
     })
 }
 

@@ -34,7 +34,7 @@ const LANES: [&[Tool]; 3] = [
         ("cert-manager", go_programs::CERT_MANAGER, go_programs::cert_manager),
         ("Helm", go_programs::HELM, go_programs::helm),
         ("Liqo", go_programs::LIQO, go_programs::liqo),
-        ("OCM", go_programs::OCM, go_programs::ocm),
+        ("definitions", go_programs::DEFINITIONS, go_programs::definitions),
     ],
     &[
         ("ip", debian::IP, debian::ip),

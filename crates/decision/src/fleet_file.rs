@@ -99,6 +99,11 @@ pub fn read(document: &Value, config: &Config, now: Moment) -> Result<Snapshot, 
     let profiles = file.profiles.unwrap_or_default();
     let profiles = profiles::read(profiles, &sites, now, &mut faults);
     let links = links::read(file.links.unwrap_or_default(), &sites, &mut faults);
+    let edge = sites.iter().find(|site| site.kind() == SiteKind::Edge);
+    let edge = edge.map(|edge| edge.name().to_owned()).unwrap_or_default();
+    for site in &mut sites {
+        site.set_bandwidth(&edge, &links);
+    }
     let volumes = volumes::read(
         file.persistent_volume_claims,
         file.persistent_volumes,

@@ -190,19 +190,23 @@ fn part(app: &App<'_>, field: &Field<'_>, findings: &mut Findings) -> Option<Par
     let name = field.get(app.form.name);
     let text = name.required(findings)?;
     let component = name.label(&format!("{}-{text}", app.name), findings)?;
-    let (pod, stated) = match app.form.name {
-        "serviceName" => (field.get("podspec"), Value::Null),
+    let (pod, mut metadata) = match app.form.name {
+        "serviceName" => (field.get("podspec"), json!({})),
         _ => {
             let template = field.get("template");
             template.report_unknown("metadata spec", findings);
             let metadata = template.get("metadata");
-            metadata.report_unknown("labels", findings);
-            (template.get("spec"), metadata.value["labels"].clone())
+            metadata.report_unknown("labels annotations", findings);
+            metadata.get("labels").report_unmatched(LABEL, findings);
+            let [labels, annotations] = ["labels", "annotations"].map(|key| metadata.get(key).object(findings));
+            (
+                template.get("spec"),
+                json!({"labels": labels, "annotations": annotations}),
+            )
         }
     };
     let spec = pod_spec(&pod, findings)?;
-    let mut labels = stated.as_object().cloned().unwrap_or_default();
-    labels.insert(LABEL.to_owned(), component.clone().into());
+    metadata["labels"][LABEL] = json!(component);
     let namespace = app.document.get("metadata").get("namespace").text(findings);
     let mut part = Part::new(field, namespace.clone(), app.group.clone(), component.clone());
     part.manifest = json!({
@@ -211,7 +215,7 @@ fn part(app: &App<'_>, field: &Field<'_>, findings: &mut Findings) -> Option<Par
         "metadata": without_nulls(json!({"name": component, "namespace": namespace})),
         "spec": {
             "selector": {"matchLabels": {LABEL: component}},
-            "template": {"metadata": {"labels": labels}, "spec": spec},
+            "template": {"metadata": metadata, "spec": spec},
         },
     });
     Some(part)

@@ -4,7 +4,7 @@ use edgeward_decision::document::{shown, within};
 use edgeward_decision::model::link::Bandwidth;
 use edgeward_kube::constraints::is_dns_label;
 use edgeward_kube::units::Quantity;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::cli::findings::Findings;
 
@@ -59,6 +59,14 @@ impl<'v> Field<'v> {
             value,
         };
         items.map(item).collect()
+    }
+
+    /// The fields of this object. None if it is absent. Reports a value that is no object.
+    pub(super) fn object(&self, findings: &mut Findings) -> Map<String, Value> {
+        if !self.value.is_object() && !self.value.is_null() {
+            self.lost("is not an object", findings);
+        }
+        self.value.as_object().cloned().unwrap_or_default()
     }
 
     /// The text or number. `None` if it is absent or empty. Reports any other value.

@@ -19,7 +19,7 @@ pub(super) struct Part {
     pub(super) namespace: Option<String>,
     pub(super) group: String,
     pub(super) component: String,
-    /// The Deployment or patch. Its pod template has no annotations yet.
+    /// The Deployment or patch. Its pod template has no annotations of edgeward's yet.
     pub(super) manifest: Value,
     /// Annotations under edgeward's prefix that have nothing to do with other workloads.
     pub(super) own: BTreeMap<&'static str, String>,
@@ -44,7 +44,7 @@ impl Part {
         }
     }
 
-    fn annotations(&self, keys: &Keys, findings: &mut Findings) -> Value {
+    fn annotations(&self, keys: &Keys, findings: &mut Findings) -> Map<String, Value> {
         let mut annotations = Map::new();
         let mut own = self.own.clone();
         own.insert("group", self.group.clone());
@@ -73,7 +73,7 @@ impl Part {
                 annotations.insert(name.to_owned(), String::from(bits).into());
             }
         }
-        annotations.into()
+        annotations
     }
 }
 
@@ -161,7 +161,10 @@ impl Parts {
     pub(super) fn manifests(self, keys: &Keys, findings: &mut Findings) -> Vec<Value> {
         let complete = |mut part: Part| {
             let annotations = part.annotations(keys, findings);
-            part.manifest["spec"]["template"]["metadata"]["annotations"] = annotations;
+            let metadata = &mut part.manifest["spec"]["template"]["metadata"];
+            for (name, value) in annotations {
+                metadata["annotations"][name] = value;
+            }
             part.manifest
         };
         self.0.into_iter().map(complete).collect()

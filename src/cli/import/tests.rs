@@ -99,6 +99,29 @@ fn unusable_channel_value_is_left_out_and_reported() {
 }
 
 #[test]
+fn template_keeps_labels_and_annotations() {
+    let mut application = application(&json!({}));
+    let template = &mut application["spec"]["workloads"][0]["template"];
+    template["metadata"] =
+        json!({"labels": {"app": "a", "app.kubernetes.io/component": "b"}, "annotations": {"note": "c"}});
+    let (manifests, findings) = imported(codeco::convert, &application, false);
+    let metadata = &manifests[0]["spec"]["template"]["metadata"];
+    assert_eq!(
+        metadata["labels"],
+        json!({"app": "a", "app.kubernetes.io/component": "app-a"})
+    );
+    assert_eq!(annotation(&manifests[0], "note"), "c");
+    assert!(findings.contains("\"b\" has no equal in edgeward"), "{findings}");
+    application["spec"]["workloads"][0]["template"]["metadata"] = json!({"labels": "a", "annotations": []});
+    let (manifests, findings) = imported(codeco::convert, &application, false);
+    assert_eq!(manifests.len(), 2);
+    assert!(
+        findings.contains("metadata.labels: \"a\" is not an object"),
+        "{findings}"
+    );
+}
+
+#[test]
 fn traffic_is_added_at_both_ends() {
     let mut application = application(&json!({"bandwidth": "800k", "sendInterval": "10e-3"}));
     let another = json!({"otherWorkload": {"basename": "b", "applicationName": "app"}, "bandwidth": "5M"});

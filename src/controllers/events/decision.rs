@@ -263,7 +263,7 @@ pub fn in_words(reason: &str) -> String {
         "cloud_edge_deadline_missed" => "the edge misses its time, and this cloud meets it",
         "cloud_best_effort" => "no site meets its time, and this cloud comes closer",
         "cloud_pinned_by_pod" => "its own constraints, sites, traits or data leave only the cloud",
-        "held_no_capacity" => "no site is good for it now; it waits behind edgeward's scheduling gate",
+        "held_no_capacity" => "no site can be chosen for it yet; it waits behind edgeward's scheduling gate",
         "held_site_away" => "no site can run it at present; it waits behind edgeward's scheduling gate",
         "held_group" => {
             "pods of its group are missing, or no site suits the group now; it waits behind edgeward's scheduling gate"

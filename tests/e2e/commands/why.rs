@@ -158,7 +158,8 @@ fn why_explains_each_pod_outcome(fixture: &Fixture<'_>) -> Result<()> {
             let json: Value = serde_json::from_str(&asking.why(&fixture.namespace, &format!("{name} -o json"))?)?;
             ensure!(json["standing"]["gatedSeconds"].as_u64() > Some(0), "{json:#}");
             let before = format!("{}/{name} does not run: gated by edgeward for ", fixture.namespace);
-            let after = ": no site is good for it now; it waits behind edgeward's scheduling gate (held_no_capacity)";
+            let after =
+                ": no site can be chosen for it yet; it waits behind edgeward's scheduling gate (held_no_capacity)";
             let answer = json["answer"].as_str().context("no answer")?;
             let waited = answer.strip_prefix(&before).and_then(|rest| rest.strip_suffix(after));
             ensure!(waited.is_some_and(|waited| waited.ends_with(['s', 'm'])), "{answer}");

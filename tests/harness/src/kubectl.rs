@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 use tokio::runtime::Runtime;
 
 use crate::api_server::ApiServer;
+use crate::checkout::xtask;
 use crate::prelude::*;
 use crate::process::on_loopback;
 use crate::wait::TIMEOUT;
@@ -144,6 +145,14 @@ impl Kubectl {
     pub fn wait_until_established(&self, definitions: &[&str]) -> Result<()> {
         let args = [&["wait", "--for=condition=Established", TIMEOUT], definitions].concat();
         eventually("the definitions are served", BOUND, || self.run(&args, "")).map(drop)
+    }
+
+    /// Creates the definition of another project's resource, from this file of `cargo xtask definitions`.
+    pub fn define(&self, file: &str, name: &str) -> Result<()> {
+        let definitions = xtask("definitions")?.context("there is no Go to get definitions with")?;
+        let file = definitions.join(file).display().to_string();
+        self.run(&["apply", "--server-side", "--filename", &file], "")?;
+        self.wait_until_established(&[&format!("crd/{name}")])
     }
 
     /// Creates the object and returns it as stored. Unlike `apply`, this adds no kubectl annotation.

@@ -14,13 +14,14 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::AsFd as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
 use std::thread;
 
 use anyhow::anyhow;
 use fastrand::Rng;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_tun::Tun;
 
 use crate::prelude::*;
@@ -114,24 +115,25 @@ async fn reported(carrying: impl Future<Output = Result<()>>) {
 
 /// Passes packets on in one direction, in their order, until a device breaks.
 async fn carry(from: Arc<Tun>, to: Arc<Tun>, conditions: watch::Receiver<Conditions>, is_lossy: bool) -> Result<()> {
-    let (sender, mut on_the_way) = mpsc::unbounded_channel::<(tokio::time::Instant, Vec<u8>)>();
+    let (sender, on_the_way) = mpsc::channel::<(Instant, Vec<u8>)>();
     let now = conditions.clone();
-    tokio::spawn(reported(async move {
-        while let Some((due, packet)) = on_the_way.recv().await {
-            tokio::time::sleep_until(due).await;
-            if !now.borrow().is_cut {
-                to.send(&packet).await?;
+    // A thread, because tokio's timers are up to a millisecond late.
+    thread::spawn(move || {
+        for (due, packet) in on_the_way {
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            if !now.borrow().is_cut && to.try_send(&packet).is_err() {
+                break;
             }
         }
-        Ok(())
-    }));
+    });
     let (mut random, mut packet) = (Rng::with_seed(7), [0; MTU]);
     loop {
         let length = from.recv(&mut packet).await?;
         let Conditions { rtt, loss, is_cut } = *conditions.borrow();
         let is_lost = is_lossy && random.f64() < loss;
         if !is_cut && !is_lost {
-            sender.send((tokio::time::Instant::now() + rtt / 2, packet[..length].to_vec()))?;
+            let sent = sender.send((Instant::now() + rtt / 2, packet[..length].to_vec()));
+            sent.context("the other device is broken")?;
         }
     }
 }

@@ -77,10 +77,7 @@ impl Cache {
             let (measured, site) = (&mut self.measured, &mut self.sites[at].site);
             (site.link, site.api_server, site.free) = (link, api_server, free);
             site.observed = measured.telemetry.processing(site.name(), now);
-            let links = measured.telemetry.links();
-            let bandwidth = |from: &str, to: &str| links.get(from, to)?.bandwidth;
-            site.uplink = bandwidth(site.name(), &edge).or(site.definition.uplink);
-            site.downlink = bandwidth(&edge, site.name()).or(site.definition.downlink);
+            site.set_bandwidth(&edge, measured.telemetry.links());
             let traits = measured.telemetry.traits(site.name());
             if site.definition.measured != traits {
                 Arc::make_mut(&mut site.definition).measured = traits;

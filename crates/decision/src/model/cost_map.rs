@@ -127,12 +127,14 @@ impl Snapshot {
         Some((sum(one, other), one_origin.through_hub(other_origin)))
     }
 
-    /// The origin of what this query of Prometheus measures.
+    /// The origin of what this query of Prometheus measures. A fleet file states it, without a time.
     fn measured_by(&self, input: Input) -> Origin {
-        Origin {
-            source: LinkSource::Prometheus,
-            as_of: self.links_as_of.get(&input).copied(),
-        }
+        let as_of = self.links_as_of.get(&input).copied();
+        let source = match as_of {
+            Some(_) => LinkSource::Prometheus,
+            None => LinkSource::Stated,
+        };
+        Origin { source, as_of }
     }
 
     /// Bandwidth from one site to another, measured or stated. The narrowest link on the way counts.
@@ -280,9 +282,9 @@ mod tests {
             {"source": "other", "target": "near", "lossPct": 0.2},
         ]));
         for (source, target, expected) in [
-            ("far", "near", "7/prometheus 5/hub 55/hub \"3M\"/prometheus"),
-            ("near", "far", "7/prometheus 5/hub 55/hub -"),
-            ("near", "other", "- - 0.2/prometheus -"),
+            ("far", "near", "7/stated 5/hub 55/hub \"3M\"/stated"),
+            ("near", "far", "7/stated 5/hub 55/hub -"),
+            ("near", "other", "- - 0.2/stated -"),
         ] {
             assert_eq!(
                 shown(&measured, source, target).as_deref(),
@@ -290,6 +292,14 @@ mod tests {
                 "{source} {target}"
             );
         }
+    }
+
+    #[test]
+    fn pods_use_the_measured_bandwidth() {
+        let snapshot = fleet(&json!([{"source": "edge", "target": "far", "bandwidth": "30M"}]));
+        let far = &snapshot.sites[1];
+        let [up, down] = [far.uplink, far.downlink].map(|bandwidth| bandwidth.map(String::from));
+        assert_eq!((up.as_deref(), down.as_deref()), (Some("9M"), Some("30M")));
     }
 
     #[test]

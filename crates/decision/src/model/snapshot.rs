@@ -210,6 +210,13 @@ impl Site {
         }
     }
 
+    /// Takes the bandwidth to and from the edge of this name from the measured links, or else from the definition.
+    pub fn set_bandwidth(&mut self, edge: &str, links: &Links) {
+        let measured = |from: &str, to: &str| links.get(from, to)?.bandwidth;
+        self.uplink = measured(self.name(), edge).or(self.definition.uplink);
+        self.downlink = measured(edge, self.name()).or(self.definition.downlink);
+    }
+
     /// Iterates over the nodes.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> + Clone {
         self.nodes.iter().map(|node| &**node)

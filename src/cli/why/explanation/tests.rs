@@ -133,7 +133,7 @@ fn explanation_of_gated_pod_says_why_it_waits() {
         None,
         &[],
     );
-    let first = "shop/web does not run: gated by edgeward for 10s: no site is good for it now; it waits behind edgeward's scheduling \
+    let first = "shop/web does not run: gated by edgeward for 10s: no site can be chosen for it yet; it waits behind edgeward's scheduling \
                  gate (held_no_capacity)\n";
     assert!(text.starts_with(first), "{text}");
     for line in [
@@ -141,7 +141,7 @@ fn explanation_of_gated_pod_says_why_it_waits() {
         "          2 of 5 gated pods are given room before it\n",
         "          kube-scheduler: blocked due to non-empty scheduling gates\n",
         // The pod stays gated, and its own constraints still count.
-        "now       gate: no site is good for it now; it waits behind edgeward's scheduling gate (held_no_capacity)\n",
+        "now       gate: no site can be chosen for it yet; it waits behind edgeward's scheduling gate (held_no_capacity)\n",
         "fits 0 nodes, Never: the pod's constraints and tolerations allow no node: nodes 1, the constraints allow 0 (no_matching_node)\n",
         "changed   nothing that the decision names\n",
     ] {
@@ -180,7 +180,7 @@ fn explanation_starts_with_missing_leader_or_overdue_limit() {
         "4h: it is not being released: no replica leads by the Lease edgeward-system/edgeward, since 2026-11-21T09:00:00Z; start a replica, or remove \
          its gate: edgeward release web -n shop",
         &[
-            "decided   gate: no site is good for it now",
+            "decided   gate: no site can be chosen for it yet",
             "now       site edge: it fits and meets its SLO",
         ],
     );
@@ -201,7 +201,7 @@ fn explanation_starts_with_missing_leader_or_overdue_limit() {
          of the leader say why",
         &[],
     );
-    let waits = "no site is good for it now; it waits behind edgeward's scheduling gate (held_no_capacity)";
+    let waits = "no site can be chosen for it yet; it waits behind edgeward's scheduling gate (held_no_capacity)";
     says("2026-11-21T11:59:30Z", &[GATE], None, &format!("30s: {waits}"), &[]);
     // The limit does not count while other gates hold the pod.
     says(
