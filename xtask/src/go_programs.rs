@@ -105,7 +105,6 @@ pub(crate) fn definitions() -> Result<PathBuf> {
         return Ok(dir);
     }
     module.built(&["1"], |partial| {
-        fs::create_dir(partial)?;
         for (name, source, path) in FILES {
             let definition = Path::new(&module.downloaded(source)?).join(path);
             // `fs::copy` would keep the module cache's read-only mode.
