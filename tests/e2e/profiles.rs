@@ -184,3 +184,59 @@ fn commands_say_so(fixture: &Fixture<'_>, config: &Value, asks: &Value) -> Resul
     let delete = ["delete", "pod", "asks", "--grace-period=0", "--force"];
     fixture.kubectl.run(&delete, "").map(drop)
 }
+
+e2e! { "profiles::dearer_link_moves_only_pods_with_the_profile", Cluster, dearer_link_moves_only_pods_with_the_profile }
+/// A profile ranks two clouds by the power of their links. Both clouds are good, so a pod without the profile stays at the one
+/// that costs less.
+fn dearer_link_moves_only_pods_with_the_profile(fixture: &Fixture<'_>) -> Result<()> {
+    let exporter = Exporter::start(fixture.runtime.handle())?;
+    let sends = |near: f64, far: f64| {
+        let lines = [("near", near), ("far", far)].map(|(cloud, bytes)| {
+            format!(
+                "bytes{{source=\"edge\",target=\"{cloud}\"}} {bytes}\nbytes{{source=\"{cloud}\",target=\"edge\"}} 0"
+            )
+        });
+        exporter.says(&[&lines[0], &lines[1]]);
+    };
+    sends(1e9, 2e9);
+    let server = Server::start(&program()?, &exporter)?;
+    fixture.install_custom_resources()?;
+    let nodes = Nodes::new(fixture)?;
+    let mut config = nodes.config();
+    let sites = config["sites"].as_array_mut().context("sites")?;
+    let cloud = sites.pop().context("a cloud")?;
+    for (name, cost) in [("near", 1), ("far", 2)] {
+        nodes.node_of_cloud(name, &format!("{name}-0"), "8")?;
+        let mut cloud = cloud.clone();
+        cloud["name"] = json!(name);
+        cloud["nodeSelector"] = nodes.selector(name);
+        cloud["costPerHour"] = json!(cost);
+        sites.push(cloud);
+    }
+    for site in &mut *sites {
+        site["energy"] = json!({"joulesPerGigabyte": 100});
+    }
+    config["sitePolicy"] = json!("lowest-cost");
+    config["prometheus"] = json!({
+        "url": format!("http://{}", server.address), "period": "1s", "timeout": "1s",
+        "queries": {"linkBytesPerSecond": "max by (source, target) (bytes)"},
+    });
+    let (_edgeward, _registered) = fixture.registered_live(&config)?;
+    let mut greener = profile("cm_normalized_watts");
+    greener["spec"]["metrics"] = json!([{"name": "watts", "normMin": 0, "normMax": 1000, "builtIn": "link_watts"}]);
+    fixture.kubectl.create(&greener)?;
+    let mut plain = pod(fixture, "plain", 500);
+    plain["metadata"]["annotations"]["slo.example.io/sites"] = json!("near,far");
+    let asks = green(plain.clone());
+    for (near, far, preferred) in [(1e9, 2e9, "near"), (4e9, 2e9, "far"), (1e9, 2e9, "near")] {
+        sends(near, far);
+        eventually(&format!("the pod with the profile goes to {preferred}"), BOUND, || {
+            let found = fixture.kubectl.dry_run(&asks)?;
+            ensure!(annotation(&found, "site") == Some(preferred), "{found}");
+            let found = fixture.kubectl.dry_run(&plain)?;
+            ensure!(annotation(&found, "site") == Some("near"), "{found}");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
