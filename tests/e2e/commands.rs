@@ -2,4 +2,5 @@
 
 pub(crate) mod check;
 pub(crate) mod fleet_command;
+pub(crate) mod import;
 pub(crate) mod why;
