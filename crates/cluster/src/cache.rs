@@ -19,7 +19,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use edgeward_decision::config::Config;
-use edgeward_decision::model::link::LinkState;
 use edgeward_decision::model::liqo::VIRTUAL_NODE;
 use edgeward_decision::model::site::{SiteDefinition, SiteKind};
 use edgeward_decision::model::snapshot::{Site, Snapshot};
@@ -346,7 +345,7 @@ impl Cache {
                 entry.site.foreign = foreign.map(|fault| Arc::clone(&fault.node)).collect();
             }
             entry.publish_nodes(&self.nodes.by_id);
-            entry.judge_away(now);
+            entry.judge_away(&self.config, now);
             set(&mut entry.site.closed, entry.closed.as_of(now));
             set(&mut entry.site.full, entry.full.as_of(now));
         }
@@ -470,10 +469,10 @@ impl SiteEntry {
         }
     }
 
-    fn judge_away(&mut self, now: Moment) {
+    fn judge_away(&mut self, config: &Config, now: Moment) {
         let site = &mut self.site;
-        let is_healthy = site.link.is_some_and(|link| link.state == LinkState::Healthy);
-        let can_be_used = is_healthy && site.usable_nodes().next().is_some();
+        let has_link = site.link.is_some_and(|link| config.can_use(&link));
+        let can_be_used = has_link && site.usable_nodes().next().is_some();
         let is_away = site.kind() == SiteKind::Cloud && !can_be_used;
         site.away_since = is_away.then(|| site.away_since.unwrap_or(now));
     }

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use crate::document::texts::Domain;
 use crate::document::{DAY, Decimal, Fault, Faults, SECOND, Span, parse, schema, without_nulls};
 use crate::keys::Keys;
-use crate::model::link::Thresholds;
+use crate::model::link::{Link, LinkState, Thresholds};
 use crate::model::priority_caps::PriorityCaps;
 use crate::model::site::SiteDefinition;
 use crate::model::slo::{ByClass, PerClass, Slo};
@@ -87,6 +87,9 @@ pub struct Config {
     #[serde(rename = "lossThresholdPct", with = "LossThreshold")]
     #[schemars(with = "LossThreshold")]
     pub loss_threshold: Permille,
+    /// `avoid`: no pod is sent to a cloud site that is degraded. `estimate`: a pod is, if it meets its time by an
+    /// [estimate for slow and lossy links](../guide/decide.md#degraded-links)
+    pub degraded_links: DegradedLinks,
     /// A measurement that is older is stale. The view of a quiet cluster gets 30 s old, and a link is measured only by probes:
     /// the period of `probing`, and the time from one probe to the next, may be no longer than this
     #[serde(rename = "telemetryCacheTTL")]
@@ -128,6 +131,16 @@ words! {
         Warn = "warn",
         /// Refused with a message that lists every fault.
         Deny = "deny",
+    }
+}
+
+words! {
+    /// What becomes of a cloud whose WAN is degraded.
+    pub enum DegradedLinks {
+        /// No pod goes there.
+        Avoid = "avoid",
+        /// Pods go there that meet their time over the slow link.
+        Estimate = "estimate",
     }
 }
 
@@ -193,6 +206,7 @@ impl Default for Config {
             explain: Explain::Short,
             rtt_threshold: Micros::from_millis(100),
             loss_threshold: Permille(20),
+            degraded_links: DegradedLinks::Avoid,
             telemetry_ttl: Micros::from_secs(60),
             reservation_ttl: Micros::from_secs(3),
             models: PerClass([model(500, 20), model(1_000, 50), model(2_000, 100)]),
@@ -250,6 +264,15 @@ impl Config {
     /// Whether a pod of this SLO may leave the edge, as far as it and the configuration say.
     pub fn may_offload(&self, slo: &Slo) -> bool {
         self.enable_offload && slo.offload_allowed
+    }
+
+    /// Whether pods may go over this link.
+    pub fn can_use(&self, link: &Link) -> bool {
+        match link.state {
+            LinkState::Healthy => link.rtt.is_some(),
+            LinkState::Degraded => self.degraded_links == DegradedLinks::Estimate && link.can_be_estimated(),
+            LinkState::Unreachable => false,
+        }
     }
 
     /// The thresholds of the site of this name.
@@ -323,6 +346,7 @@ mod tests {
             "probing": {"probes": 3, "period": "1m30s", "timeout": "500ms"},
             "enableOffload": false,
             "invalidSlo": "deny",
+            "degradedLinks": "estimate",
             "onNoCapacity": "edge",
             "holdLimits": {"batch": "10m", "latency": "0s"},
             "waitForTerminating": {"latency": "1s"},

@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use edgeward_decision::config::DegradedLinks;
 use edgeward_decision::model::slo::Class;
 use edgeward_lab::experiment::{Plan, carry_out};
 use edgeward_lab::policy::Policy;
@@ -63,6 +65,25 @@ fn full_edge_and_poor_wan_keep_edge_only_attainment() {
     let found = attained("overloaded-edge-poor-wan.yaml", &[Policy::EdgeOnly, Policy::Edgeward]);
     assert!(found[&Policy::Edgeward] >= 82.0, "{found:?}");
     assert!(found[&Policy::Edgeward] >= found[&Policy::EdgeOnly] - 3.0, "{found:?}");
+}
+
+/// By the estimate, a poor WAN takes the pods with time to spare, and leaves services at the edge.
+#[test]
+fn estimate_uses_a_poor_wan() {
+    let mut scenario = scenario("overloaded-edge-poor-wan.yaml");
+    Arc::make_mut(&mut scenario.config).degraded_links = DegradedLinks::Estimate;
+    let plan = Plan {
+        policies: vec![Policy::Edgeward],
+        seeds: vec![1, 2],
+        threads: 2,
+    };
+    let results = carry_out(&scenario, &plan, &AtomicBool::new(false), |_, _| {}).unwrap();
+    for run in results.runs[&Policy::Edgeward].values() {
+        for class in Class::ALL {
+            let (met, asked) = (run.attainment[class].met, run.attainment[class].asked);
+            assert!(met * 100 >= asked * 95, "{class:?}: {met} of {asked}");
+        }
+    }
 }
 
 /// A performance profile moves pods to the greener site. The WAN costs latency targets, but no deadlines.

@@ -9,7 +9,7 @@ use super::*;
 use crate::telemetry::{Measurement, Telemetry};
 use edgeward_decision::config::{Input, Prometheus, SitePolicy};
 use edgeward_decision::keys::Keys;
-use edgeward_decision::model::link::Bandwidth;
+use edgeward_decision::model::link::{Bandwidth, LinkState};
 use edgeward_decision::model::priority_caps::PriorityCaps;
 use edgeward_decision::model::slo::Class;
 use edgeward_decision::model::snapshot::JobTimes;

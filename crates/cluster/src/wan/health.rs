@@ -92,6 +92,7 @@ impl LinkHealth {
         Some(Link {
             state: self.state?,
             rtt: best.rtt,
+            rtt_p95: best.window.rtt_p95(),
             loss: best.window.loss(),
             jitter: best.window.jitter(),
             average_rtt: best.average,
@@ -224,6 +225,15 @@ impl Window {
             (sum + one.0.abs_diff(next.0), count + 1)
         });
         sum.checked_div(count).map(Micros)
+    }
+
+    /// The RTT that 19 of 20 answers do not exceed; `None` without an answer.
+    fn rtt_p95(&self) -> Option<Micros> {
+        let mut answered: Vec<_> = self.0.iter().flatten().copied().collect();
+        answered.sort_unstable();
+        answered
+            .get((answered.len() * 19).div_ceil(20).checked_sub(1)?)
+            .copied()
     }
 
     /// The RTT for decisions: the mean of the last [`RUN`] answered probes.

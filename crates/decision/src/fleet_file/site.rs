@@ -63,6 +63,7 @@ pub(super) type LossPct = Decimal<1, 0, 1_000>;
 struct Wan {
     reachable: Option<bool>,
     rtt_ms: Option<RttMs>,
+    rtt_p95_ms: Option<RttMs>,
     loss_pct: Option<LossPct>,
     jitter_ms: Option<RttMs>,
     age_seconds: Option<Age>,
@@ -201,6 +202,7 @@ impl Wan {
         Link {
             state: self.health.unwrap_or_else(judged),
             rtt,
+            rtt_p95: self.rtt_p95_ms.map(Micros::from),
             loss,
             jitter: self.jitter_ms.map(Micros::from),
             as_of: self.age_seconds.map_or(now, |age| age.before(now)),
@@ -212,6 +214,7 @@ impl Wan {
         Self {
             reachable: (link.state == LinkState::Unreachable).then_some(false),
             rtt_ms: link.rtt.map(rtt_ms),
+            rtt_p95_ms: link.rtt_p95.map(rtt_ms),
             loss_pct: link.loss.map(Decimal::from),
             jitter_ms: link.jitter.map(rtt_ms),
             age_seconds: Some(Age::of(link.as_of, now)),

@@ -1,6 +1,7 @@
 //! Estimates the pod's time at a site ("Time" in docs/guide/decide.md).
 
 use crate::config::Config;
+use crate::model::link::{Link, LinkState};
 use crate::model::site::SiteKind;
 use crate::model::slo::{Class, Slo};
 use crate::model::snapshot::{Site, Snapshot};
@@ -36,7 +37,7 @@ pub(super) fn estimate(
     Estimate {
         queue: mean.times(pods_ahead(workload, slo, site, fits, config)),
         processing,
-        wan: wan(slo.class, site).and_then(|wan| Some(wan + transfer(workload, site, edge)?)),
+        wan: wan(slo.class, site, config).and_then(|wan| Some(wan + transfer(workload, site, edge, config)?)),
     }
 }
 
@@ -47,7 +48,7 @@ pub fn eta_of_class(class: Class, site: &Site, config: &Config) -> Option<Micros
     let mean = site.observed[class].unwrap_or_else(|| model(class, Millicores(1_000), site, config));
     let groups = site.queues.iter().filter(|group| group.class == class);
     let ahead: u64 = groups.map(|group| group.waiting).sum();
-    Some(mean.times(ahead) + mean + wan(class, site)?)
+    Some(mean.times(ahead) + mean + wan(class, site, config)?)
 }
 
 /// The longest time, in microseconds, that the pod can be gated and still meet its deadline at a site where it may run.
@@ -92,26 +93,36 @@ fn pods_ahead(workload: &Workload<'_>, slo: &Slo, site: &Site, fits: bool, confi
 
 /// The time until the pod's input has come from the edge to the site: zero at the edge, and at a site that has the data. `None`
 /// if the bandwidth is unknown.
-pub(super) fn transfer(workload: &Workload<'_>, site: &Site, edge: Option<&Site>) -> Option<Micros> {
+pub(super) fn transfer(workload: &Workload<'_>, site: &Site, edge: Option<&Site>, config: &Config) -> Option<Micros> {
     let input = workload.intent.as_ref().and_then(|intent| intent.input.as_ref());
     let has_it = |name: &str| site.definition.traits_now().any(|known| known == name);
     match input {
         Some(input) if site.kind() == SiteKind::Cloud && !input.at.as_deref().is_some_and(has_it) => {
             let both = [edge.and_then(|edge| edge.uplink), site.downlink];
-            let narrowest = both.into_iter().flatten().min();
-            Some(narrowest?.time_for(input.bytes))
+            let narrowest = both.into_iter().flatten().min()?;
+            let under_loss = degraded(site, config).and_then(|link| link.degraded_bandwidth());
+            Some(narrowest.min(under_loss.unwrap_or(narrowest)).time_for(input.bytes))
         }
         _ => Some(Micros(0)),
     }
 }
 
 /// Time on the WAN: two round trips for latency and throughput pods, one for batch pods, and zero at the edge. `None` if
-/// unknown.
-fn wan(class: Class, site: &Site) -> Option<Micros> {
+/// unknown. On a degraded link it is the time that 19 of 20 requests do not exceed.
+fn wan(class: Class, site: &Site, config: &Config) -> Option<Micros> {
     let round_trips = match (site.kind(), class) {
         (SiteKind::Edge, _) => return Some(Micros(0)),
         (SiteKind::Cloud, Class::Latency | Class::Throughput) => 2,
         (SiteKind::Cloud, Class::Batch) => 1,
     };
-    Some(site.link?.rtt?.times(round_trips))
+    match degraded(site, config) {
+        Some(link) => link.degraded_crossing(round_trips),
+        None => Some(site.link?.rtt?.times(round_trips)),
+    }
+}
+
+/// The WAN, if it is degraded and pods may still use it.
+fn degraded(site: &Site, config: &Config) -> Option<Link> {
+    site.link
+        .filter(|link| link.state == LinkState::Degraded && config.can_use(link))
 }

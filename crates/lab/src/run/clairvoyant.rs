@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use edgeward_decision::config::DegradedLinks;
 use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::Micros;
 
@@ -267,8 +268,8 @@ impl Run<'_> {
         })
     }
 
-    /// Whether the true RTT and loss of the WAN towards a cloud are within the thresholds. The RTT is averaged over the
-    /// window that edgeward averages over.
+    /// Whether the true RTT and loss of the WAN towards a cloud are within the thresholds, unless degraded links are used too.
+    /// The RTT is averaged over the window that edgeward averages over.
     fn is_healthy(&self, site: usize, now: Micros) -> bool {
         let Some(path) = &self.paths[site] else { return true };
         let thresholds = self
@@ -279,9 +280,9 @@ impl Run<'_> {
         let round_trips: Vec<_> = moments.filter_map(|at| path.rtt(at)).collect();
         let sum: u64 = round_trips.iter().map(|rtt| rtt.0).sum();
         let is_up = path.rtt(now).is_some();
-        is_up
-            && sum < thresholds.rtt.0 * round_trips.len() as u64
-            && path.loss(now) * 1_000.0 < f64::from(thresholds.loss.0)
+        let is_within = sum < thresholds.rtt.0 * round_trips.len() as u64
+            && path.loss(now) * 1_000.0 < f64::from(thresholds.loss.0);
+        is_up && (is_within || self.scenario.config.degraded_links == DegradedLinks::Estimate)
     }
 
     fn choose(&self, number: PodNumber, future: &mut Future) -> Choice {

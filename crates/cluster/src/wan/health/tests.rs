@@ -56,7 +56,7 @@ impl Probed {
 }
 
 #[test]
-fn jitter_and_average_follow_the_answers() {
+fn jitter_average_and_p95_follow_the_answers() {
     let mut link = Probed::new(1);
     link.rounds(5, [Some(20)]);
     assert_eq!(
@@ -75,6 +75,11 @@ fn jitter_and_average_follow_the_answers() {
         (link.link().jitter, link.link().average_rtt),
         (first.jitter, first.average_rtt)
     );
+    // Nineteen of the twenty answers are no slower than 20 ms, but not of twenty-one.
+    link.rounds(14, [Some(20)]);
+    assert_eq!(link.link().rtt_p95, Some(Micros::from_millis(20)));
+    link.round([Some(60)]);
+    assert_eq!(link.link().rtt_p95, Some(Micros::from_millis(50)));
     link.rounds(60, [Some(50)]);
     let settled = link.link().average_rtt.unwrap();
     assert!((49_000..=50_000).contains(&settled.0), "{settled}");
@@ -89,6 +94,7 @@ fn link_has_no_state_before_five_outcomes() {
         Link {
             state: LinkState::Healthy,
             rtt: Some(Micros::from_millis(20)),
+            rtt_p95: Some(Micros::from_millis(20)),
             loss: Some(Permille(0)),
             jitter: Some(Micros(0)),
             average_rtt: Some(Micros::from_millis(20)),
@@ -191,6 +197,7 @@ fn five_losses_make_link_unreachable_and_keep_last_rtt() {
         Link {
             state: LinkState::Unreachable,
             rtt: Some(Micros::from_millis(20)),
+            rtt_p95: None,
             loss: Some(Permille(1_000)),
             jitter: None,
             average_rtt: Some(Micros::from_millis(20)),

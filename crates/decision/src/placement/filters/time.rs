@@ -23,8 +23,8 @@ pub(super) fn deadline_missed(case: &Case<'_, '_>, found: &Assessment<'_>) -> Op
 
 /// Refuses a site to which the transfer of the pod's input takes an unknown time, if the pod has a time bound.
 pub(super) fn bandwidth_unknown(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
-    let is_unknown =
-        case.slo().has_time_bound() && transfer(case.workload, found.site, case.room.snapshot.edge()).is_none();
+    let is_unknown = case.slo().has_time_bound()
+        && transfer(case.workload, found.site, case.room.snapshot.edge(), case.config).is_none();
     let input = case.intent.input.as_ref().filter(|_| is_unknown)?;
     Some(Refusal::new(RefusalCode::UnknownBandwidth).with("inputBytes", input.bytes))
 }

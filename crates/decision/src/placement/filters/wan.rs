@@ -24,7 +24,7 @@ pub(super) fn bad_link(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Re
         let refusal = Refusal::new(RefusalCode::Stale).with("ageMs", age);
         return Some(refusal.with("telemetryCacheTTLMs", config.telemetry_ttl));
     }
-    if link.state == LinkState::Healthy && link.rtt.is_some() {
+    if config.can_use(&link) {
         return None;
     }
     let thresholds = Thresholds::from(config).with(site.definition.thresholds);

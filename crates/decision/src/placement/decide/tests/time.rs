@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use super::decisions::{Definitions, made};
 use super::*;
+use crate::config::DegradedLinks;
+use crate::model::link::Bandwidth;
 
 #[test]
 fn queue_time_counts_only_pods_that_are_ahead() {
@@ -51,6 +53,19 @@ fn transfer_of_an_input_is_a_part_of_the_eta() {
         assert_eq!(eta(&both, "2Gi"), Some(Micros(without.0 - 1 + expected.0)), "{edge}");
     }
     assert_eq!(eta(&with(fleet.clone(), "/sites/1/downlink", Value::Null), "2Gi"), None);
+    // On a degraded link that loses 4 %, a connection carries less than the link.
+    let lossy = with(fleet.clone(), "/sites/1/wan", json!({"rttMs": 100, "lossPct": 4}));
+    let config = Config {
+        degraded_links: DegradedLinks::Estimate,
+        ..Config::default()
+    };
+    let crossing = Micros::from_millis(270 + 2 * 100 + 200);
+    for (input, of_input) in [("1", Micros(12)), ("1Mi", Bandwidth(715_251).time_for(1 << 20))] {
+        let eta = with_verdict(&lossy, &asking(input, "400000"), &config, |verdict| {
+            verdict.sites[1].estimate.eta()
+        });
+        assert_eq!(eta, Some(crossing + of_input), "{input}");
+    }
     let of_frames = with(fleet.clone(), "/sites/1/traits", json!(["data.frames"]));
     assert_eq!(eta(&of_frames, "frames=2Gi"), Some(Micros(without.0 - 1)));
     assert_eq!(eta(&of_frames, "other=2Gi"), eta(&fleet, "2Gi"));
