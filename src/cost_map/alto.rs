@@ -1,6 +1,7 @@
 //! The cost map as ALTO (RFC 7285, metrics of RFC 9439), printed or served.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -83,29 +84,34 @@ fn directory() -> Value {
     })
 }
 
-/// The sites with the addresses of their nodes. The tag is a hash of its contents.
+/// The sites with the addresses of their nodes. An address belongs to one site at most: one that several have, such as that of a
+/// virtual node's host, is left out. The tag is a hash of the contents.
 fn network_map(snapshot: &Snapshot) -> Value {
-    let map: BTreeMap<_, _> = snapshot
-        .sites
-        .iter()
-        .map(|site| (pid(site.name()), addresses(site)))
-        .collect();
+    let mut owners = BTreeMap::<_, BTreeSet<_>>::new();
+    for site in &snapshot.sites {
+        for address in addresses(site) {
+            owners.entry(address).or_default().insert(site.name());
+        }
+    }
+    let is_own = |address: &IpAddr| owners.get(address).is_some_and(|sites| sites.len() == 1);
+    let endpoints = |site: &Site| {
+        let mut groups = BTreeMap::<_, BTreeSet<_>>::new();
+        for address in addresses(site).filter(is_own) {
+            let (family, bits) = if address.is_ipv4() { ("ipv4", 32) } else { ("ipv6", 128) };
+            groups.entry(family).or_default().insert(format!("{address}/{bits}"));
+        }
+        json!(groups)
+    };
+    let sites = snapshot.sites.iter();
+    let map: BTreeMap<_, _> = sites.map(|site| (pid(site.name()), endpoints(site))).collect();
     let map = json!(map);
     let tag = format!("{:016x}", hash(map.to_string()));
     json!({"meta": {"vtag": {"resource-id": NETWORK_MAP, "tag": tag}}, "network-map": map})
 }
 
-fn addresses(site: &Site) -> Value {
-    let mut groups = BTreeMap::<_, Vec<_>>::new();
+fn addresses(site: &Site) -> impl Iterator<Item = IpAddr> {
     let addresses = site.nodes().flat_map(|node| &node.profiled.addresses);
-    for address in addresses.filter_map(|text| text.parse().ok()) {
-        let (family, cidr) = match address {
-            std::net::IpAddr::V4(address) => ("ipv4", format!("{address}/32")),
-            std::net::IpAddr::V6(address) => ("ipv6", format!("{address}/128")),
-        };
-        groups.entry(family).or_default().push(cidr);
-    }
-    json!(groups)
+    addresses.filter_map(|text| text.parse().ok())
 }
 
 /// The cost map of a metric, with the version of this network map. A pair of which the metric is unknown is left out.

@@ -1,6 +1,6 @@
 //! The cost map as the custom resources of other schedulers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use edgeward_decision::document::without_nulls;
 use edgeward_decision::model::cost_map::Route;
@@ -50,8 +50,10 @@ pub(super) fn codeco(snapshot: &Snapshot, routes: &[Route<'_>]) -> Value {
             "capabilities": {"latencyNanos": (u128::from(rtt.0) * 1_000).to_string(), "bandWidthBits": bandwidth},
         }))
     });
-    let nodes: BTreeSet<_> = snapshot.sites.iter().map(Site::name).collect();
-    let nodes = nodes.into_iter().map(|name| json!({"name": name, "type": "COMPUTE"}));
+    let nodes: BTreeMap<_, _> = snapshot.sites.iter().map(|site| (site.name(), address(site))).collect();
+    let nodes = nodes.into_iter();
+    let nodes =
+        nodes.map(|(name, address)| without_nulls(json!({"name": name, "type": "COMPUTE", "ipAddress": address})));
     json!({
         "apiVersion": "qos-scheduler.siemens.com/v1alpha1",
         "kind": "NetworkTopology",
@@ -63,4 +65,10 @@ pub(super) fn codeco(snapshot: &Snapshot, routes: &[Route<'_>]) -> Value {
             "links": links.collect::<Vec<_>>(),
         },
     })
+}
+
+/// An address of a node of the site, which a physical network needs.
+fn address(site: &Site) -> Option<&str> {
+    let mut addresses = site.nodes().flat_map(|node| &node.profiled.addresses);
+    addresses.next().map(|address| &**address)
 }

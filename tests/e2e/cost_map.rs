@@ -86,16 +86,16 @@ fn accepted_by_other_schedulers(fixture: &Fixture<'_>, config: &Value) -> Result
     Ok(())
 }
 
-/// CODECO's definition is in no package registry. This one has its fields and the limits of their values.
+/// CODECO's definition is in no package registry. This one has the fields of the original and the same limits.
 fn define_codeco(fixture: &Fixture<'_>) -> Result<()> {
-    let quantity = json!({"type": "string", "pattern": "^[0-9]+(k|M|G|T|P)?$"});
+    let quantity = json!({"type": "string", "pattern": "^[0-9]+(\\.[0-9]*)?[numkMGTPE]?$"});
     let text = json!({"type": "string"});
     let list = |properties: Value, required: Value| json!({"type": "array", "items": {"type": "object", "properties": properties, "required": required}});
     let capabilities = json!({"type": "object", "properties": {"latencyNanos": quantity, "bandWidthBits": quantity}});
     let links = json!({"source": text, "target": text, "capabilities": capabilities});
     let spec = json!({
         "networkImplementation": text, "physicalBase": text,
-        "nodes": list(json!({"name": text, "type": text}), json!([])), "links": list(links, json!(["source", "target"])),
+        "nodes": list(json!({"name": text, "type": text, "ipAddress": text, "macaddress": text}), json!([])), "links": list(links, json!(["source", "target"])),
     });
     let required = ["networkImplementation", "physicalBase"];
     let schema =

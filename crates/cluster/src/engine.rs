@@ -328,7 +328,7 @@ impl Engine {
         let config = self.cache.config();
         let (ttl, is_complete) = (config.telemetry_ttl, self.cache.is_complete());
         // Before the lock is taken, because it compares all nodes of the sites that changed.
-        let delta = is_complete.then(|| RoomDelta::between(&self.shared.snapshot(), snapshot, ttl, now.moment));
+        let delta = is_complete.then(|| RoomDelta::between(&self.shared.snapshot(), snapshot, config, now.moment));
         let ledger = {
             let mut ledger = self.shared.ledger();
             ledger.expire(now.moment);

@@ -264,8 +264,9 @@ impl Telemetry {
                 state: probed.state.max(state),
                 rtt: probed.rtt.max(rtt),
                 loss: probed.loss.max(loss),
-                // The average is that of the probes.
+                // These two are of the probes.
                 average_rtt: probed.average_rtt.filter(|_| probed.rtt >= rtt),
+                rtt_p95: probed.rtt_p95.filter(|_| probed.rtt >= rtt),
                 source: if rtt > probed.rtt {
                     LinkSource::Prometheus
                 } else {

@@ -87,8 +87,8 @@ pub struct Config {
     #[serde(rename = "lossThresholdPct", with = "LossThreshold")]
     #[schemars(with = "LossThreshold")]
     pub loss_threshold: Permille,
-    /// `avoid`: no pod is sent to a cloud site that is degraded. `estimate`: a pod is, if it meets its time by an
-    /// [estimate for slow and lossy links](../guide/decide.md#degraded-links)
+    /// `avoid`: a cloud site with a degraded link is `Away`. `estimate`: pods with a deadline or latency target are judged by their
+    /// time [over that link](../guide/decide.md#degraded-links)
     pub degraded_links: DegradedLinks,
     /// A measurement that is older is stale. The view of a quiet cluster gets 30 s old, and a link is measured only by probes:
     /// the period of `probing`, and the time from one probe to the next, may be no longer than this

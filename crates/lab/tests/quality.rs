@@ -67,23 +67,29 @@ fn full_edge_and_poor_wan_keep_edge_only_attainment() {
     assert!(found[&Policy::Edgeward] >= found[&Policy::EdgeOnly] - 3.0, "{found:?}");
 }
 
-/// By the estimate, a poor WAN takes the pods with time to spare, and leaves services at the edge.
+/// By the estimate, a poor WAN takes the pods with time to spare. Services stay at the edge and are served as well as without it.
 #[test]
 fn estimate_uses_a_poor_wan() {
-    let mut scenario = scenario("overloaded-edge-poor-wan.yaml");
-    Arc::make_mut(&mut scenario.config).degraded_links = DegradedLinks::Estimate;
+    let avoiding = scenario("overloaded-edge-poor-wan.yaml");
+    let mut estimating = scenario("overloaded-edge-poor-wan.yaml");
+    Arc::make_mut(&mut estimating.config).degraded_links = DegradedLinks::Estimate;
     let plan = Plan {
         policies: vec![Policy::Edgeward],
         seeds: vec![1, 2],
         threads: 2,
     };
-    let results = carry_out(&scenario, &plan, &AtomicBool::new(false), |_, _| {}).unwrap();
-    for run in results.runs[&Policy::Edgeward].values() {
-        for class in Class::ALL {
-            let (met, asked) = (run.attainment[class].met, run.attainment[class].asked);
-            assert!(met * 100 >= asked * 95, "{class:?}: {met} of {asked}");
-        }
-    }
+    let [avoiding, estimating] = [avoiding, estimating].map(|scenario| {
+        let results = carry_out(&scenario, &plan, &AtomicBool::new(false), |_, _| {}).unwrap();
+        let runs = &results.runs[&Policy::Edgeward];
+        Class::ALL.map(|class| {
+            let met: u64 = runs.values().map(|run| run.attainment[class].met).sum();
+            let asked: u64 = runs.values().map(|run| run.attainment[class].asked).sum();
+            1_000 * met / asked
+        })
+    });
+    let [latency, throughput, batch] = estimating;
+    assert!(latency >= avoiding[0], "{avoiding:?} {estimating:?}");
+    assert!(throughput >= 990 && batch >= 990, "{avoiding:?} {estimating:?}");
 }
 
 /// A performance profile moves pods to the greener site. The WAN costs latency targets, but no deadlines.

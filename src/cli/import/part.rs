@@ -163,6 +163,9 @@ impl Parts {
             let annotations = part.annotations(keys, findings);
             let metadata = &mut part.manifest["spec"]["template"]["metadata"];
             for (name, value) in annotations {
+                if !metadata["annotations"][&name].is_null() {
+                    findings.lost(&format!("{}: its annotation {name} is replaced", part.place));
+                }
                 metadata["annotations"][name] = value;
             }
             part.manifest

@@ -102,8 +102,7 @@ fn unusable_channel_value_is_left_out_and_reported() {
 fn template_keeps_labels_and_annotations() {
     let mut application = application(&json!({}));
     let template = &mut application["spec"]["workloads"][0]["template"];
-    template["metadata"] =
-        json!({"labels": {"app": "a", "app.kubernetes.io/component": "b"}, "annotations": {"note": "c"}});
+    template["metadata"] = json!({"labels": {"app": "a", "app.kubernetes.io/component": "b"}, "annotations": {"note": "c", "slo.example.io/group": "d"}});
     let (manifests, findings) = imported(codeco::convert, &application, false);
     let metadata = &manifests[0]["spec"]["template"]["metadata"];
     assert_eq!(
@@ -112,6 +111,8 @@ fn template_keeps_labels_and_annotations() {
     );
     assert_eq!(annotation(&manifests[0], "note"), "c");
     assert!(findings.contains("\"b\" has no equal in edgeward"), "{findings}");
+    let replaced = "its annotation slo.example.io/group is replaced";
+    assert!(findings.contains(replaced), "{findings}");
     application["spec"]["workloads"][0]["template"]["metadata"] = json!({"labels": "a", "annotations": []});
     let (manifests, findings) = imported(codeco::convert, &application, false);
     assert_eq!(manifests.len(), 2);

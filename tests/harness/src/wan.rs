@@ -10,6 +10,7 @@
 pub mod lateness;
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::AsFd as _;
 use std::process::Command;
@@ -121,8 +122,13 @@ async fn carry(from: Arc<Tun>, to: Arc<Tun>, conditions: watch::Receiver<Conditi
     thread::spawn(move || {
         for (due, packet) in on_the_way {
             thread::sleep(due.saturating_duration_since(Instant::now()));
-            if !now.borrow().is_cut && to.try_send(&packet).is_err() {
-                break;
+            if now.borrow().is_cut {
+                continue;
+            }
+            // A device whose queue is full drops the packet.
+            match to.try_send(&packet) {
+                Err(error) if error.kind() != ErrorKind::WouldBlock => return eprintln!("the link has ended: {error}"),
+                _ => {}
             }
         }
     });

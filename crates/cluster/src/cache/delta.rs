@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use edgeward_decision::config::Config;
 use edgeward_decision::model::link::Bandwidth;
 use edgeward_decision::model::remote_room::FullFrom;
 use edgeward_decision::model::snapshot::{Site, Snapshot};
@@ -45,9 +46,9 @@ pub(super) fn is_same_node(one: &Node, other: &Node) -> bool {
 }
 
 impl RoomDelta {
-    /// Compares two publications as of now. Links count while they are younger than `ttl`. Cost: a comparison of pointers
+    /// Compares two publications as of now. Cost: a comparison of pointers
     /// for each node of a site in which something changed, and a few comparisons for each changed node.
-    pub fn between(old: &Snapshot, new: &Snapshot, ttl: Micros, now: Moment) -> Self {
+    pub fn between(old: &Snapshot, new: &Snapshot, config: &Config, now: Moment) -> Self {
         let mut delta = Self {
             sites: old.offloadings != new.offloadings,
             distances: !Arc::ptr_eq(&old.links, &new.links) && rtts(old).ne(rtts(new)),
@@ -56,14 +57,14 @@ impl RoomDelta {
         for (at, site) in new.sites.iter().enumerate() {
             let unknown = Site::new(Arc::clone(&site.definition));
             let known = old.sites.get(at).filter(|known| known.name() == site.name());
-            delta.compare_sites(known.unwrap_or(&unknown), site, ttl, now);
+            delta.compare_sites(known.unwrap_or(&unknown), site, config, now);
         }
         delta
     }
 
     /// Compares two states of a site. A change of the whole site concerns all of its nodes. Longer processing times or
     /// another RTT are no change.
-    fn compare_sites(&mut self, old: &Site, new: &Site, ttl: Micros, now: Moment) {
+    fn compare_sites(&mut self, old: &Site, new: &Site, config: &Config, now: Moment) {
         if !Arc::ptr_eq(&old.nodes, &new.nodes) {
             self.compare_nodes(&old.nodes, &new.nodes);
         }
@@ -71,8 +72,8 @@ impl RoomDelta {
         self.members |= old.members != new.members || old.succeeded_members != new.succeeded_members;
         self.distances |= old.link.map(|link| link.rtt) != new.link.map(|link| link.rtt);
         let link = |site: &Site| {
-            let fresh = site.fresh_link(ttl, now);
-            fresh.map(|link| (link.state, link.rtt.is_some()))
+            let fresh = site.fresh_link(config.telemetry_ttl, now);
+            fresh.map(|link| (link.state, link.rtt.is_some(), config.can_use(&link)))
         };
         let is_other_link = link(old) != link(new);
         let is_closed_to_others = old.closed != new.closed;

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::telemetry::{Measurement, Telemetry};
-use edgeward_decision::config::{Input, Prometheus, SitePolicy};
+use edgeward_decision::config::{DegradedLinks, Input, Prometheus, SitePolicy};
 use edgeward_decision::keys::Keys;
-use edgeward_decision::model::link::{Bandwidth, LinkState};
+use edgeward_decision::model::link::{Bandwidth, Link, LinkState};
 use edgeward_decision::model::priority_caps::PriorityCaps;
 use edgeward_decision::model::slo::Class;
 use edgeward_decision::model::snapshot::JobTimes;
@@ -20,7 +20,7 @@ use edgeward_decision::testkit;
 use edgeward_decision::testkit::{NOW, with};
 use edgeward_kube::node;
 use edgeward_kube::resources::Amounts;
-use edgeward_kube::units::Micros;
+use edgeward_kube::units::{Micros, Permille};
 
 const SECOND: i64 = 1_000_000;
 
@@ -67,8 +67,7 @@ impl Fixture {
     /// Publishes, and returns what changed since the last call.
     fn delta(&mut self) -> RoomDelta {
         let snapshot = self.publish();
-        let ttl = self.cache.config().telemetry_ttl;
-        let delta = RoomDelta::between(&self.before, &snapshot, ttl, self.now);
+        let delta = RoomDelta::between(&self.before, &snapshot, self.cache.config(), self.now);
         self.before = snapshot;
         delta
     }
@@ -742,6 +741,19 @@ fn link_is_delta_when_its_state_changes_or_it_was_stale() {
     fixture.wait(61);
     assert_eq!(link(&mut fixture, 21), "v", "it was too old");
     assert_eq!(link_of(&mut fixture, LinkState::Degraded, 120), "v");
+    fixture.configure(Config {
+        degraded_links: DegradedLinks::Estimate,
+        ..Config::default()
+    });
+    let mut lossy = |loss| {
+        let link = testkit::link(LinkState::Degraded, 120, fixture.now);
+        let loss = Some(Permille(loss));
+        fixture.cache.apply_link("cloud", Some(Link { loss, ..link }));
+        delta(&mut fixture).0
+    };
+    lossy(600);
+    assert_eq!(lossy(499), "v", "it can be estimated now");
+    assert_eq!(lossy(300), "");
     fixture.cache.apply_link("cloud", None);
     assert_eq!(delta(&mut fixture).0, "v");
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::{Kind, Seen, UNSCHEDULABLE_FOR, View, Why};
-use edgeward_decision::model::link::LinkState;
 use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::model::snapshot::{Site, Snapshot};
 use edgeward_decision::model::workload::{QueueKey, Workload};
@@ -40,15 +39,14 @@ fn node<'v>(pod: &Seen, view: &View<'v>) -> Option<&'v Node> {
     nodes.find(|node| Some(node.id) == pod.node)
 }
 
-/// Whether the pod's node is Ready, and its site answers.
+/// Whether the pod's node is Ready, and pods may use the WAN to its site.
 pub(super) fn is_reachable(pod: &Seen, view: &View<'_>) -> bool {
     let Some(site) = view.site(pod.site.as_ref()) else {
         return false;
     };
     let link = site.fresh_link(view.config.telemetry_ttl, view.now.moment);
-    let is_healthy = link.is_some_and(|link| link.state == LinkState::Healthy);
-    let answers = site.kind() == SiteKind::Edge || is_healthy;
-    answers && node(pod, view).is_some_and(|node| node.state.ready)
+    let has_link = link.is_some_and(|link| view.config.can_use(&link));
+    (site.kind() == SiteKind::Edge || has_link) && node(pod, view).is_some_and(|node| node.state.ready)
 }
 
 /// Whether this pod of the kind can be decided about.

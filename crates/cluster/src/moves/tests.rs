@@ -1,10 +1,12 @@
 use std::collections::BTreeMap;
 
-use edgeward_decision::model::link::LinkState;
+use edgeward_decision::config::DegradedLinks;
+use edgeward_decision::model::link::{Link, LinkState};
 use edgeward_decision::model::scores::{Better, ProfileScores, Score, SiteScore};
 use edgeward_decision::testkit;
 use edgeward_decision::testkit::{NOW, with};
 use edgeward_kube::node;
+use edgeward_kube::units::Permille;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -16,13 +18,14 @@ use edgeward_decision::keys::Keys;
 
 const DWELL: u64 = 10;
 
-/// An edge, a cloud with a healthy link, and the pods that the watch shows. A Deployment `web` has one revision.
+/// An edge, a cloud, and the pods that the watch shows. A Deployment `web` has one revision.
 struct Fixture {
     cache: Cache,
     memory: Memory,
     config: Arc<Config>,
     now: Now,
     scores: Option<[i64; 2]>,
+    link: LinkState,
 }
 
 /// A Ready pod of `web` that was placed at this site.
@@ -85,6 +88,7 @@ impl Fixture {
             config,
             now: NOW,
             scores: None,
+            link: LinkState::Healthy,
         };
         fixture.cache.apply_namespace("shop", true);
         for node in [node("e", "edge", "10"), node("c", "cloud", "100")] {
@@ -111,7 +115,10 @@ impl Fixture {
     }
 
     fn evaluate(&mut self) -> (MovesReport, Evaluation) {
-        let link = testkit::link(LinkState::Healthy, 10, self.now.moment);
+        let link = Link {
+            loss: Some(Permille(30)),
+            ..testkit::link(self.link, 10, self.now.moment)
+        };
         self.cache.apply_link("cloud", Some(link));
         Watched::REQUIRED
             .into_iter()
@@ -319,6 +326,11 @@ fn owner_and_site_block_a_move() {
     fixture.see_node(&not_ready);
     assert_eq!(fixture.blocker(), Some("site_away"));
     fixture.see_node(&node("c", "cloud", "100"));
+    assert_eq!(fixture.blocker(), Some("dwell"));
+    fixture.link = LinkState::Degraded;
+    assert_eq!(fixture.blocker(), Some("site_away"));
+    Arc::make_mut(&mut fixture.config).degraded_links = DegradedLinks::Estimate;
+    fixture.cache.configure(Arc::clone(&fixture.config));
     assert_eq!(fixture.blocker(), Some("dwell"));
 }
 

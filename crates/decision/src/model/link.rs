@@ -40,37 +40,35 @@ impl Link {
 
     /// Whether the time over this link can be estimated while it is degraded: its figures are known, and fewer than half of the
     /// packets are lost.
-    pub fn can_be_estimated(&self) -> bool {
+    pub(crate) fn can_be_estimated(&self) -> bool {
         self.rtt.is_some() && self.loss.is_some_and(|loss| loss < Permille(500))
     }
 
     /// The time that 19 of 20 requests with so many round trips do not exceed on a degraded link. A lost round trip is repeated
-    /// after a timeout, which doubles with each loss (RFC 6298; the timeout is at least 200 ms, as in Linux). `None` if it cannot
-    /// be estimated.
+    /// after a timeout, which doubles with each loss. `None` if it cannot be estimated.
     pub fn degraded_crossing(&self, round_trips: u64) -> Option<Micros> {
-        const LEAST_TIMEOUT: Micros = Micros::from_millis(200);
         // In thousandths.
         const ONE_IN_TWENTY: u64 = 50;
         let (rtt, loss) = self.degraded_figures()?;
-        let timeout = LEAST_TIMEOUT.max(rtt.times(2));
-        // The share of requests in which one round trip is lost more than `losses` times.
+        // The share of requests in which one round trip is lost more than `losses` times. It halves at least each time.
         let (mut losses, mut share) = (0, round_trips.saturating_mul(loss));
         while share > ONE_IN_TWENTY {
             losses += 1;
             share = share * loss / 1_000;
         }
-        Some(rtt.times(round_trips) + timeout.times((1 << losses) - 1))
+        Some(rtt.times(round_trips) + timeout(rtt).times((1 << losses) - 1))
     }
 
-    /// The most that one TCP connection carries over a degraded link: MSS / RTT · √(3 / 2p) with a loss of p and segments of
-    /// 1,460 bytes (Mathis, Semke, Mahdavi and Ott 1997, "The macroscopic behavior of the TCP congestion avoidance algorithm").
-    /// `None` without loss, or if it cannot be estimated.
+    /// The most that one TCP connection carries over a degraded link (RFC 5348, section 3.1), with segments of 1,460 bytes. `None`
+    /// without loss, or if it cannot be estimated.
     pub fn degraded_bandwidth(&self) -> Option<Bandwidth> {
-        const SEGMENT_BITS: u128 = 1_460 * 8;
-        let (rtt, loss) = self.degraded_figures()?;
-        let per_second = SEGMENT_BITS * 1_000_000 / u128::from(rtt.0.max(1));
-        let squared = (per_second * per_second * 1_500).checked_div(loss.into())?;
-        u64::try_from(squared.isqrt()).ok().map(Bandwidth)
+        const SEGMENT_BITS: f64 = 1_460.0 * 8.0;
+        let (rtt, loss) = self.degraded_figures().filter(|(_, loss)| *loss > 0)?;
+        let [rtt, timeout] = [rtt, timeout(rtt)].map(|time| time.0 as f64 / 1e6);
+        let p = loss as f64 / 1e3;
+        let repeats = (2.0 * p / 3.0).sqrt();
+        let timeouts = 3.0 * (3.0 * p / 8.0).sqrt() * p * (1.0 + 32.0 * p * p);
+        Some(Bandwidth((SEGMENT_BITS / (rtt * repeats + timeout * timeouts)) as u64))
     }
 
     /// The RTT that 19 of 20 round trips do not exceed, and the loss in thousandths.
@@ -78,6 +76,11 @@ impl Link {
         let (rtt, loss) = (self.rtt.filter(|_| self.can_be_estimated())?, self.loss?);
         Some((rtt.max(self.rtt_p95.unwrap_or_default()), loss.0.into()))
     }
+}
+
+/// After how long a lost round trip is repeated: twice the RTT, and at least 1 s (RFC 6298).
+fn timeout(rtt: Micros) -> Micros {
+    rtt.times(2).max(Micros::from_secs(1))
 }
 
 /// A link of which nothing is known.

@@ -34,10 +34,14 @@ pub(super) fn estimate(
         Some(stated) => stated.rescaled(edge_speed, site.definition.speed),
         None => of_controller().copied().unwrap_or(mean),
     };
+    let wan = wan(slo.class, site, config);
+    let transfer = transfer(workload, site, edge, config);
+    let [wan, wan_p95] = [0, 1].map(|quantile| Some(wan?[quantile] + transfer?));
     Estimate {
         queue: mean.times(pods_ahead(workload, slo, site, fits, config)),
         processing,
-        wan: wan(slo.class, site, config).and_then(|wan| Some(wan + transfer(workload, site, edge, config)?)),
+        wan,
+        wan_p95,
     }
 }
 
@@ -48,7 +52,7 @@ pub fn eta_of_class(class: Class, site: &Site, config: &Config) -> Option<Micros
     let mean = site.observed[class].unwrap_or_else(|| model(class, Millicores(1_000), site, config));
     let groups = site.queues.iter().filter(|group| group.class == class);
     let ahead: u64 = groups.map(|group| group.waiting).sum();
-    Some(mean.times(ahead) + mean + wan(class, site, config)?)
+    Some(mean.times(ahead) + mean + wan(class, site, config)?[0])
 }
 
 /// The longest time, in microseconds, that the pod can be gated and still meet its deadline at a site where it may run.
@@ -62,8 +66,8 @@ pub fn slack(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> O
     let sites = snapshot.sites.iter();
     let sites = sites.filter(|site| site.kind() == SiteKind::Edge || may_leave);
     let sites = sites.filter(|site| workload.may_be_at(&site.definition));
-    let latencies = sites.filter_map(|site| estimate(workload, slo, site, true, edge, config).latency());
-    let shortest = latencies.min()?;
+    let times = sites.filter_map(|site| estimate(workload, slo, site, true, edge, config).eta());
+    let shortest = times.min()?;
     Some(deadline.saturating_sub(shortest.signed()))
 }
 
@@ -107,18 +111,20 @@ pub(super) fn transfer(workload: &Workload<'_>, site: &Site, edge: Option<&Site>
     }
 }
 
-/// Time on the WAN: two round trips for latency and throughput pods, one for batch pods, and zero at the edge. `None` if
-/// unknown. On a degraded link it is the time that 19 of 20 requests do not exceed.
-fn wan(class: Class, site: &Site, config: &Config) -> Option<Micros> {
+/// Time on the WAN, and the time that 19 of 20 requests do not exceed: two round trips for latency and throughput pods, one for
+/// batch pods, and zero at the edge. `None` if unknown. A degraded link is judged by the latter alone.
+fn wan(class: Class, site: &Site, config: &Config) -> Option<[Micros; 2]> {
     let round_trips = match (site.kind(), class) {
-        (SiteKind::Edge, _) => return Some(Micros(0)),
+        (SiteKind::Edge, _) => return Some([Micros(0); 2]),
         (SiteKind::Cloud, Class::Latency | Class::Throughput) => 2,
         (SiteKind::Cloud, Class::Batch) => 1,
     };
-    match degraded(site, config) {
-        Some(link) => link.degraded_crossing(round_trips),
-        None => Some(site.link?.rtt?.times(round_trips)),
+    if let Some(link) = degraded(site, config) {
+        return link.degraded_crossing(round_trips).map(|time| [time; 2]);
     }
+    let link = site.link?;
+    let rtt = link.rtt?;
+    Some([rtt, rtt.max(link.rtt_p95.unwrap_or(rtt))].map(|rtt| rtt.times(round_trips)))
 }
 
 /// The WAN, if it is degraded and pods may still use it.

@@ -141,11 +141,11 @@ fn prefers_late_cloud(case: &Case<'_, '_>, edge: &Assessment<'_>, cloud: &Assess
 /// what its deadline leaves for that cloud, if that is less.
 fn is_lost(case: &Case<'_, '_>, cloud: &Assessment<'_>) -> bool {
     let limit = case.config.gating.limits[case.slo().class];
-    let latency = cloud.estimate.latency().unwrap_or(cloud.estimate.processing);
+    let time = cloud.estimate.processing + cloud.estimate.wan.unwrap_or_default();
     let slack = case
         .slo()
         .deadline
-        .map(|deadline| Micros(deadline.0.saturating_sub(latency.0)));
+        .map(|deadline| Micros(deadline.0.saturating_sub(time.0)));
     let longest = slack.map_or(limit, |slack| slack.min(limit));
     let since = cloud.site.away_since;
     let is_long = since.is_some_and(|since| case.now.moment.since(since) >= longest);

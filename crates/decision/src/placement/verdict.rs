@@ -259,17 +259,19 @@ pub struct Estimate {
     pub processing: Micros,
     /// Time on the WAN; `None` if the RTT is unknown.
     pub wan: Option<Micros>,
+    /// Time on the WAN that 19 of 20 requests do not exceed; `None` if the RTT is unknown.
+    pub wan_p95: Option<Micros>,
 }
 
 impl Estimate {
     /// The sum of all parts, which is compared with a deadline.
     pub fn eta(&self) -> Option<Micros> {
-        Some(self.queue + self.latency()?)
+        Some(self.queue + self.processing + self.wan?)
     }
 
-    /// Processing and WAN time, which is compared with a latency target.
+    /// Processing and WAN time of a request, which is compared with a latency target.
     pub fn latency(&self) -> Option<Micros> {
-        Some(self.processing + self.wan?)
+        Some(self.processing + self.wan_p95?)
     }
 }
 

@@ -264,13 +264,13 @@ impl Run<'_> {
             .take_while(|at| *at <= until);
         moments.any(|at| {
             self.could_hold(number)
-                .any(|site| site > 0 && self.is_healthy(site, at))
+                .any(|site| site > 0 && self.can_use_wan(site, at))
         })
     }
 
-    /// Whether the true RTT and loss of the WAN towards a cloud are within the thresholds, unless degraded links are used too.
-    /// The RTT is averaged over the window that edgeward averages over.
-    fn is_healthy(&self, site: usize, now: Micros) -> bool {
+    /// Whether pods may use the WAN towards a cloud by its true RTT and loss. The RTT is averaged over the window that edgeward
+    /// averages over.
+    fn can_use_wan(&self, site: usize, now: Micros) -> bool {
         let Some(path) = &self.paths[site] else { return true };
         let thresholds = self
             .scenario
@@ -282,7 +282,8 @@ impl Run<'_> {
         let is_up = path.rtt(now).is_some();
         let is_within = sum < thresholds.rtt.0 * round_trips.len() as u64
             && path.loss(now) * 1_000.0 < f64::from(thresholds.loss.0);
-        is_up && (is_within || self.scenario.config.degraded_links == DegradedLinks::Estimate)
+        let is_estimated = self.scenario.config.degraded_links == DegradedLinks::Estimate && path.loss(now) < 0.5;
+        is_up && (is_within || is_estimated)
     }
 
     fn choose(&self, number: PodNumber, future: &mut Future) -> Choice {
@@ -308,7 +309,7 @@ impl Run<'_> {
         // The room that is free now must be read before `earliest` advances the time.
         let clouds = self
             .could_hold(number)
-            .filter(|site| *site > 0 && slo.offload && self.is_healthy(*site, self.now));
+            .filter(|site| *site > 0 && slo.offload && self.can_use_wan(*site, self.now));
         let clouds = clouds.filter(|site| {
             let mut nodes = allowed[site + 1].iter();
             nodes.any(|node| future.has_room(*node, request))

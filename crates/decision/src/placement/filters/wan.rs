@@ -24,7 +24,8 @@ pub(super) fn bad_link(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Re
         let refusal = Refusal::new(RefusalCode::Stale).with("ageMs", age);
         return Some(refusal.with("telemetryCacheTTLMs", config.telemetry_ttl));
     }
-    if config.can_use(&link) {
+    let is_usable = config.can_use(&link) && (link.state == LinkState::Healthy || case.slo().has_time_bound());
+    if is_usable {
         return None;
     }
     let thresholds = Thresholds::from(config).with(site.definition.thresholds);

@@ -59,12 +59,14 @@ fn transfer_of_an_input_is_a_part_of_the_eta() {
         degraded_links: DegradedLinks::Estimate,
         ..Config::default()
     };
-    let crossing = Micros::from_millis(270 + 2 * 100 + 200);
-    for (input, of_input) in [("1", Micros(12)), ("1Mi", Bandwidth(715_251).time_for(1 << 20))] {
+    let crossing = Micros::from_millis(270 + 2 * 100 + 1_000);
+    // 11,680 bits / (0.1 s · √(2p / 3) + 1 s · 3 √(3p / 8) · p · (1 + 32p²)), with p = 0.04.
+    let carried = Bandwidth(367_534);
+    for (input, bytes) in [("1", 1), ("1Mi", 1 << 20)] {
         let eta = with_verdict(&lossy, &asking(input, "400000"), &config, |verdict| {
             verdict.sites[1].estimate.eta()
         });
-        assert_eq!(eta, Some(crossing + of_input), "{input}");
+        assert_eq!(eta, Some(crossing + carried.time_for(bytes)), "{input}");
     }
     let of_frames = with(fleet.clone(), "/sites/1/traits", json!(["data.frames"]));
     assert_eq!(eta(&of_frames, "frames=2Gi"), Some(Micros(without.0 - 1)));
