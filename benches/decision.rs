@@ -62,21 +62,8 @@ fn fleet(nodes: usize, free: usize) -> Snapshot {
 
 fn main() {
     let config = Config::default();
-    let stamp = Stamp {
-        at: NOW.wall,
-        id: "7c11a4a3-b9a6-4a9d-a920-4dc29bac5dcb".into(),
-    };
     println!("| edge nodes | 10 | 1,000 | 5,000 |\n|---|---:|---:|---:|");
-    row("whole review, one node has room", |nodes| {
-        let snapshot = fleet(nodes, 1);
-        let (config, stamp) = (&config, &stamp);
-        move || {
-            let pod = Pod::from_json(black_box(POD)).unwrap();
-            let workload = pod.workload("shop".into(), &config.keys);
-            let verdict = decide(&workload, &Room::of(&snapshot), config, NOW);
-            black_box(serde_json::to_vec(&patch(&pod, &verdict, config, stamp)).unwrap());
-        }
-    });
+    row("whole review, one node has room", |nodes| review(fleet(nodes, 1)));
     let pod = Pod::from_json(POD).unwrap();
     let workload = pod.workload("shop".into(), &config.keys);
     for (what, free) in [
@@ -91,10 +78,27 @@ fn main() {
         });
     }
     println!("\n| clouds | 8 | 128 |\n|---|---:|---:|");
+    let reviews = [8, 128].map(|clouds| format!(" {:.1?} |", median(review(fleet_of_clouds(clouds)))));
+    println!("| whole review |{}", reviews.concat());
     let plans = [8, 128].map(|clouds| format!(" {:.1?} |", median(group_plan(clouds))));
     println!("| plan, a group of 16 components |{}", plans.concat());
     let links = [8, 128].map(|clouds| format!(" {:.1?} |", median(links_published(clouds))));
     println!("| RTTs between all clouds, published |{}", links.concat());
+}
+
+/// A review in this fleet, from the JSON of the pod to that of the patch.
+fn review(snapshot: Snapshot) -> impl FnMut() {
+    let config = Config::default();
+    let stamp = Stamp {
+        at: NOW.wall,
+        id: "7c11a4a3-b9a6-4a9d-a920-4dc29bac5dcb".into(),
+    };
+    move || {
+        let pod = Pod::from_json(black_box(POD)).unwrap();
+        let workload = pod.workload("shop".into(), &config.keys);
+        let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
+        black_box(serde_json::to_vec(&patch(&pod, &verdict, &config, &stamp)).unwrap());
+    }
 }
 
 /// A new answer with the RTT of every pair of clouds, and the publication of it.
@@ -121,8 +125,8 @@ fn links_published(clouds: usize) -> impl FnMut() {
     }
 }
 
-/// The plan for a group of 16 components, each near the next, on clouds of Liqo of which only one of the last has room for all.
-fn group_plan(clouds: usize) -> impl FnMut() {
+/// An edge without room, and clouds of Liqo of which only one of the last has room for 16 cores.
+fn fleet_of_clouds(clouds: usize) -> Snapshot {
     let sites = (0..clouds).map(|i| {
         json!({"name": format!("c{i:03}"), "kind": "liqo", "nodeSelector": {"c": format!("{i}")}, "wan": {"rttMs": 5 + i / 2, "lossPct": 0}})
     });
@@ -138,7 +142,12 @@ fn group_plan(clouds: usize) -> impl FnMut() {
     let edge = json!({"name": "edge", "kind": "edge"});
     let document =
         json!({"sites": std::iter::once(edge).chain(sites).collect::<Vec<_>>(), "nodes": nodes.collect::<Vec<_>>()});
-    let snapshot = fleet_file::read(&document, &Config::default(), NOW.moment).unwrap();
+    fleet_file::read(&document, &Config::default(), NOW.moment).unwrap()
+}
+
+/// The plan for a group of 16 components, each near the next.
+fn group_plan(clouds: usize) -> impl FnMut() {
+    let snapshot = fleet_of_clouds(clouds);
     let mut waitlist = Waitlist::default();
     for i in 0..16 {
         let pod = json!({
