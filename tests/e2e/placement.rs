@@ -43,6 +43,23 @@ fn overloaded_edge_and_bad_wan(fixture: &Fixture<'_>) -> Result<()> {
     )
 }
 
+e2e! { "placement::degraded_link_takes_pods_with_time_to_spare", Nodes, degraded_link_takes_pods_with_time_to_spare }
+/// With the estimate for degraded links, a batch pod goes over the bad WAN in time. A latency pod stays.
+fn degraded_link_takes_pods_with_time_to_spare(fixture: &Fixture<'_>) -> Result<()> {
+    let fleet = fleet::overloaded_behind_a_bad_wan();
+    let config = json!({"degradedLinks": "estimate"});
+    let edgeward = fixture.edgeward_with(&fleet, &config)?;
+    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
+    for (slo, expected) in [
+        (workloads::batch(), "cloud: cloud_edge_no_capacity"),
+        (workloads::latency(), "edge: edge_no_capacity"),
+    ] {
+        let found = fixture.kubectl.dry_run(&workloads::pod("asking", slo))?;
+        ensure!(outcome(&found)? == expected, "{found:#}");
+    }
+    Ok(())
+}
+
 e2e! { "placement::fleet_file_is_read_again", Nodes, 73, fleet_file_is_read_again }
 /// A new fleet file changes the next decision, without a restart.
 fn fleet_file_is_read_again(fixture: &Fixture<'_>) -> Result<()> {

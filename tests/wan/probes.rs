@@ -191,7 +191,7 @@ pub(crate) fn cost_map() -> Result<()> {
             for (name, rtt) in NAMES.into_iter().zip(RTTS) {
                 let found = of(routes, name)?.context("no RTT")?;
                 ensure!(
-                    (rtt * 1_000..=(rtt + 1) * 1_000).contains(&found.0),
+                    (rtt * 1_000..(rtt + 5) * 1_000).contains(&found.0),
                     "{name}: {found} ms"
                 );
                 println!("{name}: {rtt} ms are seen as {found} ms");

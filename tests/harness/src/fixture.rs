@@ -172,7 +172,12 @@ impl<'run> Fixture<'run> {
 
     /// Starts edgeward with this view of the fleet and waits until it is ready.
     pub fn edgeward(&self, fleet: &Value) -> Result<Edgeward<'run>> {
-        Edgeward::start(self.program(), &self.dir, fleet, &json!({}))
+        self.edgeward_with(fleet, &json!({}))
+    }
+
+    /// The same with this configuration.
+    pub fn edgeward_with(&self, fleet: &Value, config: &Value) -> Result<Edgeward<'run>> {
+        Edgeward::start(self.program(), &self.dir, fleet, config)
     }
 
     /// Starts edgeward with the configuration in this ConfigMap of the test's namespace. Waits until it serves, ready or not.
