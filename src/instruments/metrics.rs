@@ -157,6 +157,7 @@ metrics! {
     wan_state: Gauges<2> = "wan_state" ["site", "state"] "1 for the state of the link to the site, else 0";
     wan_rtt: Decimals<1> = "wan_rtt_seconds" ["site"] "Round-trip time to the site";
     wan_loss: Decimals<1> = "wan_loss_ratio" ["site"] "Loss towards the site";
+    wan_rtt_p95: Decimals<1> = "wan_rtt_p95_seconds" ["site"] "Round-trip time to the site that 19 of 20 answered probes do not exceed";
     wan_jitter: Decimals<1> = "wan_jitter_seconds" ["site"] "Mean difference between the round-trip times of successive probes";
     wan_bandwidth: Decimals<2> = "wan_bandwidth_bits" ["site", "direction"] "Measured or stated bandwidth of the site, up or down";
     network_watts: Decimals<1> = "network_watts" ["site"] "Power of what the site sends on its links";

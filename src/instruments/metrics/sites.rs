@@ -21,6 +21,7 @@ impl Metrics {
             &self.site_free_cpu,
             &self.wan_rtt,
             &self.wan_loss,
+            &self.wan_rtt_p95,
             &self.wan_jitter,
             &self.network_watts,
         ] {
@@ -90,6 +91,9 @@ impl Metrics {
         }
         if let Some(loss) = link.loss {
             self.wan_loss.at([site]).set(f64::from(loss.0) / 1_000.0);
+        }
+        if let Some(rtt) = link.rtt_p95 {
+            self.wan_rtt_p95.at([site]).set(rtt.as_millis_f64() / 1_000.0);
         }
         if let Some(jitter) = link.jitter {
             self.wan_jitter.at([site]).set(jitter.as_millis_f64() / 1_000.0);

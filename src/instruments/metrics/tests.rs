@@ -51,6 +51,7 @@ fn every_metric_touched() -> String {
         state: LinkState::Healthy,
         rtt: Some(Micros(1)),
         loss: Some(Permille(0)),
+        rtt_p95: Some(Micros(1)),
         jitter: Some(Micros(1)),
         ..Link::default()
     });
