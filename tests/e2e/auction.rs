@@ -81,14 +81,7 @@ impl<'f, 'run> Consumer<'f, 'run> {
         let nodes = Nodes::new(fixture)?;
         nodes.edge_node("edge-0", "500m")?;
         let mut config = nodes.config();
-        let cloud = config["sites"].as_array_mut().and_then(Vec::pop).context("a cloud")?;
-        for site in ["near", "far"] {
-            nodes.node_of_cloud(site, &format!("{site}-0"), "8")?;
-            let mut cloud = cloud.clone();
-            cloud["name"] = json!(site);
-            cloud["nodeSelector"] = nodes.selector(site);
-            config["sites"].as_array_mut().context("sites")?.push(cloud);
-        }
+        nodes.put_clouds(&mut config, &["near", "far"])?;
         config["prometheus"] = json!({"url": format!("http://{}", server.address)});
         let edgeward = fixture.registered_live(&config)?;
         let of_site = r#"max by (site) (label_replace(edgeward_profile_score{profile="room",site="edge"}, "site", "$1", "bidder", "(.+)"))"#;

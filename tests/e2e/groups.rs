@@ -20,17 +20,8 @@ fn sites<'run>(fixture: &Fixture<'run>, limit: &str) -> Result<(Nodes<'run>, Ser
     let server = Server::start(&program()?, &exporter)?;
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node(EDGE, "4")?;
-    for site in ["near", "far"] {
-        nodes.node_of_cloud(site, &format!("{site}-0"), "8")?;
-    }
     let mut config = nodes.gating(&json!({"latency": limit, "throughput": limit, "batch": limit}));
-    let cloud = config["sites"].as_array_mut().and_then(Vec::pop).context("a cloud")?;
-    for site in ["near", "far"] {
-        let mut cloud = cloud.clone();
-        cloud["name"] = json!(site);
-        cloud["nodeSelector"] = nodes.selector(site);
-        config["sites"].as_array_mut().context("sites")?.push(cloud);
-    }
+    nodes.put_clouds(&mut config, &["near", "far"])?;
     config["prometheus"] = json!({
         "url": format!("http://{}", server.address), "period": "1s", "queries": {"wanRttSeconds": "max by (site) (rtt)"},
     });

@@ -25,15 +25,7 @@ fn leader_keeps_the_best_clouds(fixture: &Fixture<'_>) -> Result<()> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "100m")?;
     let mut config = nodes.config();
-    let cloud = config["sites"].as_array_mut().and_then(Vec::pop).context("a cloud")?;
-    let mut names = vec![];
-    for site in CLOUDS {
-        names.push(nodes.node_of_cloud(site, &format!("{site}-0"), "8")?);
-        let mut cloud = cloud.clone();
-        cloud["name"] = json!(site);
-        cloud["nodeSelector"] = nodes.selector(site);
-        config["sites"].as_array_mut().context("sites")?.push(cloud);
-    }
+    let names = nodes.put_clouds(&mut config, &CLOUDS)?;
     config["explain"] = json!("full");
     config["prometheus"] = json!({
         "url": format!("http://{}", server.address), "period": "1s", "queries": {"wanRttSeconds": "max by (site) (rtt)"},

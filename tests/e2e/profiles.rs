@@ -203,18 +203,12 @@ fn dearer_link_moves_only_pods_with_the_profile(fixture: &Fixture<'_>) -> Result
     fixture.install_custom_resources()?;
     let nodes = Nodes::new(fixture)?;
     let mut config = nodes.config();
-    let sites = config["sites"].as_array_mut().context("sites")?;
-    let cloud = sites.pop().context("a cloud")?;
-    for (name, cost) in [("near", 1), ("far", 2)] {
-        nodes.node_of_cloud(name, &format!("{name}-0"), "8")?;
-        let mut cloud = cloud.clone();
-        cloud["name"] = json!(name);
-        cloud["nodeSelector"] = nodes.selector(name);
-        cloud["costPerHour"] = json!(cost);
-        sites.push(cloud);
+    nodes.put_clouds(&mut config, &["near", "far"])?;
+    for site in 0..3 {
+        config["sites"][site]["energy"] = json!({"joulesPerGigabyte": 100});
     }
-    for site in &mut *sites {
-        site["energy"] = json!({"joulesPerGigabyte": 100});
+    for cloud in 1..3 {
+        config["sites"][cloud]["costPerHour"] = json!(cloud);
     }
     config["sitePolicy"] = json!("lowest-cost");
     config["prometheus"] = json!({

@@ -1,6 +1,7 @@
 //! Liqo's definitions appear and disappear in a cluster without Liqo's programs. The test writes its objects by hand.
 
 use edgeward_harness::control_plane::node;
+use edgeward_harness::fixture::Registration;
 use edgeward_harness::peering::REMOTE;
 use edgeward_harness::prelude::*;
 use edgeward_harness::wait::TIMEOUT;
@@ -32,23 +33,13 @@ e2e! { "liqo::liqo_support_follows_definitions", Cluster, 103, liqo_support_foll
 fn liqo_support_follows_definitions(fixture: &Fixture<'_>) -> Result<()> {
     let begun = Timestamp::now();
     let definitions = fixture.definitions_of_liqo(&KINDS)?;
-    fixture.allow_liqo()?;
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    let mut config = nodes.config();
-    config["sites"].as_array_mut().context("sites")?.truncate(1);
-    let (edgeward, _registered) = fixture.registered_live(&config)?;
+    let (_nodes, config, (edgeward, _registered)) = without_clouds(fixture)?;
     asked_for_nothing(fixture, begun)?;
     ensure!(rtt(&fixture.kubectl)?.is_none(), "a cloud without Liqo");
 
     let installed = Installed::new(fixture, &definitions)?;
     let (_, tenancy) = fixture.another_namespace("tenancy", json!({}))?;
-    tenancy.create(&json!({
-        "apiVersion": "offloading.liqo.io/v1beta1",
-        "kind": "VirtualNode",
-        "metadata": {"name": FAR},
-        "spec": {"clusterID": FAR},
-    }))?;
+    tenancy.create(&virtual_node(FAR))?;
     eventually("edgeward has seen it", BOUND, || has_said(&edgeward, IN_USE, 1))?;
     measured_between_gateways(fixture, &config, &tenancy)?;
     reached_or_not(fixture, &edgeward)?;
@@ -74,6 +65,26 @@ fn liqo_support_follows_definitions(fixture: &Fixture<'_>) -> Result<()> {
     eventually("it is asked again", BOUND, || asked_for_nothing(fixture, asked))
 }
 
+/// An edgeward that may use Liqo, with a node at the edge and no cloud.
+fn without_clouds<'run>(fixture: &Fixture<'run>) -> Result<(Nodes<'run>, Value, (Edgeward<'run>, Registration))> {
+    fixture.allow_liqo()?;
+    let nodes = Nodes::new(fixture)?;
+    nodes.edge_node("edge-0", "1")?;
+    let mut config = nodes.config();
+    config["sites"].as_array_mut().context("sites")?.truncate(1);
+    let edgeward = fixture.registered_live(&config)?;
+    Ok((nodes, config, edgeward))
+}
+
+fn virtual_node(cluster: &str) -> Value {
+    json!({
+        "apiVersion": "offloading.liqo.io/v1beta1",
+        "kind": "VirtualNode",
+        "metadata": {"name": cluster},
+        "spec": {"clusterID": cluster},
+    })
+}
+
 e2e! { "liqo::many_clusters_become_sites", Cluster, 30, many_clusters_become_sites }
 /// 128 clusters are sites with a node each soon after the last one appears, and edgeward stays small.
 fn many_clusters_become_sites(fixture: &Fixture<'_>) -> Result<()> {
@@ -93,12 +104,7 @@ fn become_sites(fixture: &Fixture<'_>) -> Result<()> {
     const CLUSTERS: u32 = 128;
     const MOST_KIB: u64 = 64 << 10;
     let definitions = fixture.definitions_of_liqo(&KINDS)?;
-    fixture.allow_liqo()?;
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "1")?;
-    let mut config = nodes.config();
-    config["sites"].as_array_mut().context("sites")?.truncate(1);
-    let (edgeward, _registered) = fixture.registered_live(&config)?;
+    let (_nodes, _, (edgeward, _registered)) = without_clouds(fixture)?;
     let _installed = Installed::new(fixture, &definitions)?;
     let (_, tenancy) = fixture.another_namespace("tenancy", json!({}))?;
     eventually("edgeward has seen the definitions", BOUND, || {
@@ -110,12 +116,7 @@ fn become_sites(fixture: &Fixture<'_>) -> Result<()> {
         let resources = json!({"cpu": "8", "memory": "64Gi", "pods": "110"});
         let labels = json!({REMOTE: id, "liqo.io/type": "virtual-node"});
         fixture.kubectl.create(&node(&id, labels, taints, resources))?;
-        tenancy.create(&json!({
-            "apiVersion": "offloading.liqo.io/v1beta1",
-            "kind": "VirtualNode",
-            "metadata": {"name": id},
-            "spec": {"clusterID": id},
-        }))?;
+        tenancy.create(&virtual_node(&id))?;
     }
     let created = Instant::now();
     eventually("every cluster is a site with a node", BOUND, || {

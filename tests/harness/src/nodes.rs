@@ -168,6 +168,20 @@ impl<'run> Nodes<'run> {
         self.node(suffix, self.selector(site), taint, resources)
     }
 
+    /// Puts clouds of these names, each with a node of 8 CPUs, in the place of the configuration's cloud. Returns the nodes' names.
+    pub fn put_clouds(&self, config: &mut Value, names: &[&str]) -> Result<Vec<String>> {
+        let sites = config["sites"].as_array_mut().context("sites")?;
+        let cloud = sites.pop().context("a cloud")?;
+        let put = |name: &&str| {
+            let mut cloud = cloud.clone();
+            cloud["name"] = json!(name);
+            cloud["nodeSelector"] = self.selector(name);
+            sites.push(cloud);
+            self.node_of_cloud(name, &format!("{name}-0"), "8")
+        };
+        names.iter().map(put).collect()
+    }
+
     fn node(&self, suffix: &str, labels: Value, taint: Value, resources: Value) -> Result<String> {
         let name = format!("{}-{suffix}", self.name);
         self.kubectl.create(&node(&name, labels, json!([taint]), resources))?;
