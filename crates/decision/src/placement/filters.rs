@@ -19,6 +19,7 @@ use crate::model::snapshot::Site;
 use crate::model::workload::Workload;
 use crate::placement::estimate;
 use crate::placement::room::Room;
+use crate::placement::score::SCORED;
 use crate::placement::verdict::{Assessment, Refusal, Standing};
 use edgeward_kube::units::{Micros, Now};
 
@@ -77,7 +78,8 @@ impl Case<'_, '_> {
     }
 }
 
-/// Assesses every site for the pod, in the order of the snapshot. Cost: a pass over all nodes.
+/// Assesses every site for the pod, in the order of the snapshot. Cost: a pass over the nodes of each site, which ends at the
+/// [`SCORED`]th that fits.
 pub(super) fn assess<'s>(case: &Case<'_, 's>) -> Vec<Assessment<'s>> {
     let sites = &case.room.snapshot.sites;
     let mut found: Vec<_> = sites.iter().map(|site| assess_site(case, site)).collect();
@@ -100,7 +102,10 @@ fn assess_site<'s>(case: &Case<'_, 's>, site: &'s Site) -> Assessment<'s> {
 /// The assessment that the filters read: the site's usable and fitting nodes, and the pod's time there.
 fn unfiltered<'s>(case: &Case<'_, 's>, site: &'s Site) -> Assessment<'s> {
     let (workload, room) = (case.workload, case.room);
-    let fitting: Vec<_> = nodes::fitting_nodes(workload, site, room).collect();
+    // Optional traits and headroom depend on every node.
+    let counts_all = workload.traits().is_some() || room.headroom.is_some();
+    let most = if counts_all { usize::MAX } else { SCORED };
+    let fitting: Vec<_> = nodes::fitting_nodes(workload, site, room).take(most).collect();
     // The other usable nodes are read only when the pod fits none.
     let usable = if fitting.is_empty() {
         nodes::usable_nodes(workload, site, room)

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::model::remote_room::listed;
 use crate::model::scores::ProfileScores;
+use crate::placement::score::SCORED;
 use crate::placement::verdict::{Assessment, RefusalCode};
 use edgeward_kube::excerpt::excerpt;
 
@@ -43,10 +44,13 @@ pub fn profile(name: &str, profile: &ProfileScores, sites: &[Assessment<'_>]) ->
     format!("profile={name} {scores}margin={margin}, {better} is better, {preferred} is preferred")
 }
 
-/// Describes on how many nodes of a site the pod fits.
+/// Describes on how many nodes of a site the pod fits. More than [`SCORED`] are usually not counted.
 pub fn fits(nodes: u64) -> String {
-    let plural = if nodes == 1 { "" } else { "s" };
-    format!("fits {nodes} node{plural}")
+    match nodes {
+        1 => "fits 1 node".to_owned(),
+        nodes if nodes == SCORED as u64 => format!("fits {nodes} nodes or more"),
+        nodes => format!("fits {nodes} nodes"),
+    }
 }
 
 /// What a refusal says without its numbers.

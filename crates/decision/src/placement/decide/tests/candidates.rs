@@ -32,3 +32,17 @@ fn pod_over_the_comparison_limit_is_passed_through() {
     }
     assert_eq!(outcome(&fleet, &greedy), "passthrough_deadline");
 }
+
+#[test]
+fn counting_ends_at_the_hundredth_node_that_fits() {
+    let mut fleet = fleet(0);
+    for i in 2..=150 {
+        let mut node = fleet["nodes"][0].clone();
+        node["name"] = json!(format!("e{i}"));
+        fleet = with(fleet, "/nodes/-", node);
+    }
+    let fitting = |slo| with_verdict(&fleet, &pod(slo), &ungated(), |verdict| verdict.sites[0].fitting.len());
+    assert_eq!(fitting(json!({})), 100);
+    // Any node may have the trait.
+    assert_eq!(fitting(json!({"traits": "GreenEnergy?"})), 150);
+}
