@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use edgeward_cluster::engine::Change;
-use edgeward_cluster::wan::{Cause, LinkHealth, Links, RUN};
+use edgeward_cluster::wan::{CONFIRMATION_STEP, Cause, LinkHealth, Links, RUN};
 use edgeward_decision::config::{Config, Probing};
 use edgeward_decision::model::endpoint::Endpoint;
 use edgeward_decision::model::link::{Link, LinkState, OwnThresholds, Thresholds};
@@ -192,7 +192,7 @@ impl Prober {
         let timeout = self.probing.timeout.min(FIRST_ROUND_TIMEOUT);
         self.resolve();
         for step in 0..RUN as u32 {
-            self.send(FIRST_ROUND_STEP * step, timeout);
+            self.send_all(FIRST_ROUND_STEP * step, timeout);
         }
         let mut waiting = RUN * self.targets.len();
         while waiting > 0 {
@@ -221,7 +221,7 @@ impl Prober {
             if self.probing.begins_period(k) {
                 self.resolve();
             }
-            self.send(Duration::ZERO, self.probing.timeout);
+            self.send_all(Duration::ZERO, self.probing.timeout);
             k = self.probing.after(k, clock.moment().since(begun));
         }
     }
@@ -239,15 +239,18 @@ impl Prober {
     }
 
     /// Sends a probe to each endpoint after this delay.
-    fn send(&mut self, delay: Duration, timeout: Micros) {
-        for (endpoint, target) in self.targets.iter().enumerate() {
-            let target = Arc::clone(target);
-            let job = async move {
-                tokio::time::sleep(delay).await;
-                Some((endpoint, target.probe(Duration::from_micros(timeout.0)).await))
-            };
-            self.jobs.push(job.boxed());
-        }
+    fn send_all(&mut self, delay: Duration, timeout: Micros) {
+        (0..self.targets.len()).for_each(|endpoint| self.send(endpoint, delay, timeout));
+    }
+
+    /// Sends a probe to this endpoint after this delay.
+    fn send(&mut self, endpoint: usize, delay: Duration, timeout: Micros) {
+        let target = Arc::clone(&self.targets[endpoint]);
+        let job = async move {
+            tokio::time::sleep(delay).await;
+            Some((endpoint, target.probe(Duration::from_micros(timeout.0)).await))
+        };
+        self.jobs.push(job.boxed());
     }
 
     fn fold(&mut self, done: Done) {
@@ -255,8 +258,14 @@ impl Prober {
         let (was_silent, before) = (self.health.is_silent(endpoint), self.health.link());
         let rtt = outcome.as_ref().ok().copied();
         let thresholds = self.shared.thresholds.borrow().with(self.own);
-        self.health
-            .record(endpoint, rtt, self.shared.clock.moment(), thresholds);
+        let (now, timeout) = (self.shared.clock.moment(), self.probing.timeout);
+        self.health.record(endpoint, rtt, now, thresholds);
+        if self.health.begins_confirmation(endpoint, now, timeout) {
+            for step in 1..RUN as u64 {
+                let delay = CONFIRMATION_STEP.times(step);
+                self.send(endpoint, Duration::from_micros(delay.0), timeout);
+            }
+        }
         self.log(endpoint, &outcome, was_silent, before);
 
         let name = self.targets[endpoint].endpoint.to_string();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use edgeward_cluster::telemetry::Measurement;
+use edgeward_cluster::telemetry::{Measurement, Work};
 use edgeward_decision::config::Input;
 use edgeward_decision::model::link::Bandwidth;
 use edgeward_decision::model::site::{SiteDefinition, SiteKind};
@@ -15,8 +15,16 @@ use edgeward_profiles::Series;
 
 use crate::prometheus::answer::{Failure, Outcome};
 
-/// The site and class that a series describes; no name and no class for a query with a single number.
-type Target<'s> = (&'s str, Option<Class>);
+/// The site and work that a series describes; no name and no work for a query with a single number.
+type Target<'s> = (&'s str, Option<WorkOf<'s>>);
+
+/// A [`Work`] that the labels of a series name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct WorkOf<'s> {
+    namespace: &'s str,
+    class: Class,
+    is_p95: bool,
+}
 
 /// A measurement, and when it was true.
 type Reading = (Measurement, Moment);
@@ -29,7 +37,7 @@ pub(super) fn read(
     sites: &[Arc<SiteDefinition>],
     now: Moment,
 ) -> (Vec<Reading>, Result<(), Failure>) {
-    let target = |series: &Series| target(input, series, sites);
+    let target = |series| target(input, series, sites);
     read_each(staleness, series, now, target, |target, number| {
         measurement(input, target, number)
     })
@@ -81,11 +89,11 @@ pub(super) fn read_links<'s>(
 
 /// Reads each series that is the only one for its target, and returns the first fault of the others. A value of `None` is out
 /// of range.
-fn read_each<T: Copy + Eq + Hash, V>(
+fn read_each<'r, T: Copy + Eq + Hash, V>(
     staleness: Micros,
-    series: &[Series],
+    series: &'r [Series],
     now: Moment,
-    target: impl Fn(&Series) -> Result<T, Failure>,
+    target: impl Fn(&'r Series) -> Result<T, Failure>,
     value: impl Fn(T, f64) -> Option<V>,
 ) -> (Vec<(V, Moment)>, Result<(), Failure>) {
     if series.is_empty() {
@@ -129,14 +137,19 @@ fn named_site<'s>(series: &Series, sites: &'s [Arc<SiteDefinition>], by: &str) -
         .ok_or_else(|| missing("no site is named", series))
 }
 
-fn target<'s>(input: Input, series: &Series, sites: &'s [Arc<SiteDefinition>]) -> Result<Target<'s>, Failure> {
+fn target<'s>(input: Input, series: &'s Series, sites: &'s [Arc<SiteDefinition>]) -> Result<Target<'s>, Failure> {
     match input {
         Input::EdgeFreeCpu | Input::EdgeFreeMemory => Ok(("", None)),
         Input::Processing => {
             let site = named_site(series, sites, "site")?;
             let class = label(series, "class").and_then(Class::of_word);
             let class = class.ok_or_else(|| missing("no class is named", series))?;
-            Ok((&site.name, Some(class)))
+            let work = WorkOf {
+                namespace: label(series, "namespace").unwrap_or_default(),
+                class,
+                is_p95: is_p95(series)?,
+            };
+            Ok((&site.name, Some(work)))
         }
         Input::WanRtt | Input::WanLoss => {
             let cloud = named_site(series, sites, "site").ok();
@@ -148,6 +161,15 @@ fn target<'s>(input: Input, series: &Series, sites: &'s [Arc<SiteDefinition>]) -
             Outcome::Label,
             format_args!("{} is of links", of_links.as_str()),
         )),
+    }
+}
+
+/// Whether the series is a p95, by its label `quantile`. A series without one is a mean.
+fn is_p95(series: &Series) -> Result<bool, Failure> {
+    match label(series, "quantile") {
+        None | Some("") => Ok(false),
+        Some(quantile) if quantile.parse() == Ok(0.95) => Ok(true),
+        Some(_) => Err(missing("the quantile is not 0.95", series)),
     }
 }
 
@@ -175,7 +197,7 @@ fn reading<V>(
 }
 
 /// Converts a number and rounds it to the unfavourable side. `None` for a number outside the input's range.
-fn measurement(input: Input, (site, class): Target<'_>, number: f64) -> Option<Measurement> {
+fn measurement(input: Input, (site, work): Target<'_>, number: f64) -> Option<Measurement> {
     // Decimal fractions leave errors below a thousandth of the unit in binary: 0.029 · 1000 is slightly more than 29.
     const DUST: f64 = 1e-3;
     let up = |number: f64| (number - DUST).ceil() as u64;
@@ -190,7 +212,15 @@ fn measurement(input: Input, (site, class): Target<'_>, number: f64) -> Option<M
         Input::LinkBytes | Input::LinkPackets => (0.0..=1e15, up(number)),
     };
     let is_possible = range.contains(&number);
-    is_possible.then(|| Measurement::new(input, site, class, value))
+    let work = work.map(|work| Work {
+        namespace: work.namespace.into(),
+        class: work.class,
+        is_p95: work.is_p95,
+    });
+    is_possible.then(|| Measurement {
+        work,
+        ..Measurement::new(input, site, value)
+    })
 }
 
 fn labels(series: &Series) -> String {
@@ -229,15 +259,15 @@ mod tests {
         let bad = |outcome| (vec![], outcome);
         assert_eq!(
             one(Input::EdgeFreeCpu, "1.9999"),
-            good(Measurement::new(Input::EdgeFreeCpu, "", None, 1_999))
+            good(Measurement::new(Input::EdgeFreeCpu, "", 1_999))
         );
         assert_eq!(
             one(Input::EdgeFreeCpu, "0"),
-            good(Measurement::new(Input::EdgeFreeCpu, "", None, 0))
+            good(Measurement::new(Input::EdgeFreeCpu, "", 0))
         );
         assert_eq!(
             one(Input::EdgeFreeMemory, "1e9"),
-            good(Measurement::new(Input::EdgeFreeMemory, "", None, 1_000_000_000))
+            good(Measurement::new(Input::EdgeFreeMemory, "", 1_000_000_000))
         );
         for number in ["NaN", "+Inf", "-Inf"] {
             assert_eq!(one(Input::EdgeFreeMemory, number), bad(Outcome::NotANumber));
@@ -249,7 +279,12 @@ mod tests {
     #[test]
     fn processing_times_are_read_by_label_with_first_fault() {
         let labels = |site: &str, class: &str| json!({"site": site, "class": class});
-        let time = |site: &str, class, us| Measurement::new(Input::Processing, site, Some(class), us);
+        let of = |namespace: &str, quantile: &str| json!({"site": "edge", "class": "batch", "namespace": namespace, "quantile": quantile});
+        let time_of = |site: &str, class, namespace: &str, is_p95, us| {
+            let namespace = namespace.into();
+            Measurement::processing(site, Work { namespace, class, is_p95 }, Micros(us))
+        };
+        let time = |site: &str, class, us| time_of(site, class, "", false, us);
         assert_eq!(
             outcome(
                 Input::Processing,
@@ -260,16 +295,24 @@ mod tests {
                     series(labels("cloud", "batch"), "1"),
                     series(labels("cloud", "latency"), "0.0000015"),
                     series(labels("cloud", "batch"), "2"),
+                    series(of("shop", ""), "3"),
+                    series(of("shop", "0.95"), "4"),
                 ]
             ),
             (
-                vec![time("edge", Class::Batch, 1_500_000), time("cloud", Class::Latency, 2)],
+                vec![
+                    time("edge", Class::Batch, 1_500_000),
+                    time("cloud", Class::Latency, 2),
+                    time_of("edge", Class::Batch, "shop", false, 3_000_000),
+                    time_of("edge", Class::Batch, "shop", true, 4_000_000),
+                ],
                 Outcome::NotANumber
             )
         );
         for (expected, named, number) in [
             (Outcome::Label, json!({"class": "batch"}), "1"),
             (Outcome::Label, labels("edge", "quick"), "1"),
+            (Outcome::Label, of("shop", "0.9"), "1"),
             (Outcome::OutOfRange, labels("edge", "batch"), "0"),
             (Outcome::OutOfRange, labels("edge", "batch"), "86401"),
         ] {
@@ -280,12 +323,12 @@ mod tests {
     #[test]
     fn wan_samples_are_accepted_for_clouds_only() {
         let one = |input, site: &str, number: &str| outcome(input, [series(json!({"site": site}), number)]);
-        let rtt = Measurement::new(Input::WanRtt, "cloud", None, 25_001);
+        let rtt = Measurement::new(Input::WanRtt, "cloud", 25_001);
         assert_eq!(one(Input::WanRtt, "cloud", "0.0250001"), (vec![rtt], Outcome::Ok));
-        let loss = Measurement::new(Input::WanLoss, "cloud", None, 20);
+        let loss = Measurement::new(Input::WanLoss, "cloud", 20);
         assert_eq!(one(Input::WanLoss, "cloud", "0.0191"), (vec![loss], Outcome::Ok));
         for (number, permille) in [("0.029", 29), ("0.0290011", 30), ("2.2e-16", 0), ("1", 1_000)] {
-            let loss = Measurement::new(Input::WanLoss, "cloud", None, permille);
+            let loss = Measurement::new(Input::WanLoss, "cloud", permille);
             assert_eq!(one(Input::WanLoss, "cloud", number), (vec![loss], Outcome::Ok));
         }
         assert_eq!(one(Input::WanLoss, "cloud", "2"), (vec![], Outcome::OutOfRange));

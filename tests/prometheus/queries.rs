@@ -4,7 +4,8 @@ use edgeward::testkit::{Outcome, yaml};
 use edgeward_cluster::telemetry::Telemetry;
 use edgeward_decision::config::{Config, Input};
 use edgeward_decision::model::link::LinkState;
-use edgeward_decision::model::slo::Class;
+use edgeward_decision::model::slo::{Class, PerClass};
+use edgeward_decision::model::snapshot::ProcessingTime;
 use edgeward_harness::documentation::blocks;
 use edgeward_harness::prelude::*;
 use edgeward_kube::units::{Micros, Moment, Permille};
@@ -56,7 +57,10 @@ pub(crate) fn query_results_are_converted_to_units(fixture: &Fixture) -> Result<
     })?;
     asker.learns("processing times", |telemetry, now| {
         let [edge, cloud] = ["edge", "cloud"].map(|site| telemetry.processing(site, now));
-        edge[Class::Batch] == Some(Micros::from_millis(1_500)) && cloud[Class::Latency] == Some(Micros::from_millis(75))
+        let batch = Some(ProcessingTime::all(Micros::from_millis(1_500)));
+        let latency = Some(ProcessingTime::all(Micros::from_millis(75)));
+        edge.get("").is_some_and(|times| times[Class::Batch] == batch)
+            && cloud.get("").is_some_and(|times| times[Class::Latency] == latency)
     })?;
     asker.learns("a link", |telemetry, now| {
         telemetry.link("cloud", None, now).is_some_and(|link| {
@@ -97,6 +101,10 @@ pub(crate) fn documented_queries_give_expected_values(fixture: &Fixture) -> Resu
         let work = format!(
             "work_seconds_sum{{site=\"edge\",class=\"batch\"}} {work_seconds}\n\
              work_seconds_count{{site=\"edge\",class=\"batch\"}} {work}\n\
+             work_seconds_bucket{{site=\"edge\",class=\"batch\",le=\"1\"}} 0\n\
+             work_seconds_bucket{{site=\"edge\",class=\"batch\",le=\"2\"}} {work}\n\
+             work_seconds_bucket{{site=\"edge\",class=\"batch\",le=\"+Inf\"}} {work}\n\
+             work_seconds_bucket{{site=\"edge\",class=\"latency\",le=\"+Inf\"}} 7\n\
              work_seconds_count{{site=\"edge\",class=\"latency\"}} 7"
         );
         fixture.exporter.says(&[
@@ -138,8 +146,10 @@ pub(crate) fn documented_queries_give_expected_values(fixture: &Fixture) -> Resu
     measured.learns("available memory", memory(8_192))?;
     // A rate needs two scrapes with different values.
     said(13, 7);
-    measured.learns("a mean time", |telemetry, now| {
-        telemetry.processing("edge", now).0 == [None, None, Some(Micros::from_millis(1_500))]
+    measured.learns("a mean time and its p95", |telemetry, now| {
+        let [mean, p95] = [1_500, 1_950].map(Micros::from_millis);
+        let times = PerClass([None, None, Some(ProcessingTime { mean, p95 })]);
+        telemetry.processing("edge", now) == [("".into(), times)].into()
     })?;
     learns_cpu(&measured, Some(0))?;
     measured.learns("a link", |telemetry, now| {

@@ -1,30 +1,29 @@
-//! Processing times, measured on finished pods of Jobs in opted-in namespaces. Each site has a mean for each namespace and
+//! Processing times, measured on finished pods of Jobs in opted-in namespaces. Each site has times for each namespace and
 //! class, and for each controller.
 //!
-//! [`Processing`] keeps a few numbers for each mean, and no pod.
+//! [`Processing`] keeps the last few times of each, and no pod.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use edgeward_decision::model::slo::Class;
-use edgeward_decision::model::snapshot::JobTimes;
+use edgeward_decision::model::snapshot::{JobTime, JobTimes, ProcessingTime};
 use edgeward_decision::recent::Recent;
 use edgeward_kube::units::{Micros, Moment};
 
-/// The weight of a new observation in a mean is one divided by this (alpha = 0.2). The first observations are averaged
-/// equally, so none of them weighs more than the others.
-const WEIGHT: u64 = 5;
+/// The number of last observations that are kept for each key.
+const KEPT: usize = 40;
 
 /// The smallest mean that counts. Kubernetes writes the start and the end of a container in whole seconds. The mean of many
 /// differences is still right, but a mean below a second is mostly rounding.
 pub(crate) const RESOLUTION: Micros = Micros::from_secs(1);
 
-/// The number of observations from which a mean replaces the model.
-const ENOUGH: u32 = 5;
+/// The number of observations from which they replace the model.
+const ENOUGH: usize = 5;
 
-/// Means by key. A mean counts for an hour after its last observation. Beyond 4,096 keys, the one with the oldest
-/// observation is forgotten.
-type Means<K> = Recent<K, Mean, 3_600, 4_096>;
+/// Observations by key. They count for an hour after the last one. Beyond 4,096 keys, the one with the oldest observation is
+/// forgotten.
+type ByKey<K> = Recent<K, Observations, 3_600, 4_096>;
 
 /// Observed processing times at all sites.
 #[derive(Debug, Default)]
@@ -32,35 +31,42 @@ pub(crate) struct Processing(BTreeMap<Box<str>, Site>);
 
 #[derive(Debug, Default)]
 struct Site {
-    /// Means by namespace and class.
-    classes: Means<(Arc<str>, Class)>,
-    /// Means by namespace and uid of the controller.
-    controllers: Means<[Arc<str>; 2]>,
+    /// By namespace and class.
+    classes: ByKey<(Arc<str>, Class)>,
+    /// By namespace and uid of the controller.
+    controllers: ByKey<[Arc<str>; 2]>,
 }
 
-/// An exponentially weighted mean, and its number of observations.
-#[derive(Debug, Clone, Copy, Default)]
-struct Mean {
-    value: Micros,
-    count: u32,
+/// The last observations, oldest first, and what they say.
+#[derive(Debug, Clone, Default)]
+struct Observations {
+    last: VecDeque<Micros>,
+    known: Option<JobTime>,
 }
 
-impl Mean {
-    /// Adds an observation. The mean stays between the smallest and the largest observation.
-    fn observe(&mut self, time: Micros) {
-        self.count = self.count.saturating_add(1);
-        let weight = u64::from(self.count).min(WEIGHT);
-        let step = Micros(time.0.abs_diff(self.value.0) / weight);
-        self.value = if time > self.value {
-            self.value + step
-        } else {
-            self.value - step
+impl Observations {
+    /// Adds an observation. Cost: a sort of the last ones.
+    fn observe(&mut self, time: Micros, now: Moment) {
+        if self.last.len() == KEPT {
+            self.last.pop_front();
+        }
+        self.last.push_back(time);
+        let mut sorted: Vec<_> = self.last.iter().copied().collect();
+        sorted.sort_unstable();
+        let sum: u128 = sorted.iter().map(|time| u128::from(time.0)).sum();
+        let mean = Micros((sum / sorted.len() as u128) as u64);
+        // The smallest observation that at least 95 % do not exceed.
+        let rank = (sorted.len() * 95).div_ceil(100);
+        let time = ProcessingTime {
+            mean,
+            p95: sorted[rank - 1],
         };
-    }
-
-    /// The mean, if it has enough observations and is at least [`RESOLUTION`].
-    fn known(self) -> Option<Micros> {
-        (self.count >= ENOUGH && self.value >= RESOLUTION).then_some(self.value)
+        let known = JobTime {
+            time,
+            shortest: sorted[0],
+            as_of: Some(now),
+        };
+        self.known = Some(known).filter(|_| sorted.len() >= ENOUGH && mean >= RESOLUTION);
     }
 }
 
@@ -84,8 +90,8 @@ impl Processing {
         }
     }
 
-    /// The site's means with enough observations, a recent last one, and a value of at least [`RESOLUTION`]. Forgets old
-    /// means. Cost: a pass over the site's means.
+    /// The site's times with enough observations, a recent last one, and a mean of at least [`RESOLUTION`]. Forgets old
+    /// ones. Cost: a pass over the site's keys.
     pub(crate) fn times(&mut self, site: &str, now: Moment) -> JobTimes {
         let mut times = JobTimes::default();
         let Some(site) = self.0.get_mut(site) else {
@@ -93,13 +99,13 @@ impl Processing {
         };
         site.classes.expire(now);
         site.controllers.expire(now);
-        for ((namespace, class), mean) in site.classes.iter() {
-            if let Some(known) = mean.known() {
-                times.classes.entry((&**namespace).into()).or_default()[*class] = Some(known);
+        for ((namespace, class), observations) in site.classes.iter() {
+            if observations.known.is_some() {
+                times.classes.entry((&**namespace).into()).or_default()[*class] = observations.known;
             }
         }
-        for ([namespace, uid], mean) in site.controllers.iter() {
-            if let Some(known) = mean.known() {
+        for ([namespace, uid], observations) in site.controllers.iter() {
+            if let Some(known) = observations.known {
                 times.controllers.entry(namespace, uid).insert_entry(known);
             }
         }
@@ -107,11 +113,13 @@ impl Processing {
     }
 }
 
-/// Adds an observation to the mean of this key, which begins again after an hour without any.
-fn observe<K: Ord + Clone>(means: &mut Means<K>, key: K, time: Micros, now: Moment) {
-    let mut mean = means.get(&key, now).copied().unwrap_or_default();
-    mean.observe(time);
-    means.insert(key, mean, now);
+/// Adds an observation to those of this key, which begin again after an hour without any.
+fn observe<K: Ord + Clone>(by_key: &mut ByKey<K>, key: K, time: Micros, now: Moment) {
+    let counts = by_key.get(&key, now).is_some();
+    let before = by_key.remove(&key).filter(|_| counts);
+    let mut observations = before.unwrap_or_default();
+    observations.observe(time, now);
+    by_key.insert(key, observations, now);
 }
 
 #[cfg(test)]
@@ -132,27 +140,35 @@ mod tests {
         processing
     }
 
-    /// The mean processing time of the class in `shop` at the edge.
-    fn mean(mut processing: Processing) -> Option<Micros> {
+    /// The processing time of the class in `shop` at the edge.
+    fn known(mut processing: Processing) -> Option<JobTime> {
         processing.times("edge", NOW).classes.get("shop")?[Class::Batch]
     }
 
+    fn mean(processing: Processing) -> Option<Micros> {
+        Some(known(processing)?.time.mean)
+    }
+
     #[test]
-    fn mean_is_used_after_five_observations() {
+    fn times_are_used_after_five_observations() {
         let mut processing = observed(&[S(10), S(20), S(30), S(20)]);
         assert_eq!(processing.times("edge", NOW), JobTimes::default());
         processing.observe("edge", Class::Batch, "shop", Some("job"), S(20), NOW);
         let times = processing.times("edge", NOW);
-        let of_class = PerClass([None, None, Some(S(20))]);
+        let expected = JobTime {
+            time: ProcessingTime { mean: S(20), p95: S(30) },
+            shortest: S(10),
+            as_of: Some(NOW),
+        };
+        let of_class = PerClass([None, None, Some(expected)]);
         assert_eq!(times.classes, BTreeMap::from([("shop".into(), of_class)]));
-        assert_eq!(times.controllers.iter().collect::<Vec<_>>(), [("shop", "job", &S(20))]);
+        assert_eq!(times.controllers.iter().collect::<Vec<_>>(), [("shop", "job", &expected)]);
         assert_eq!(processing.times("cloud", NOW), JobTimes::default());
 
-        // The first five samples have equal weight. Each later one has a weight of one fifth.
-        assert_eq!(
-            mean(observed(&[S(10), S(10), S(10), S(10), S(60), S(120)])),
-            Some(S(40))
-        );
+        // Of the last forty, two may be longer than the p95.
+        let long: Vec<_> = (1..=41).map(S).collect();
+        let JobTime { time, shortest, .. } = known(observed(&long)).unwrap();
+        assert_eq!((time.mean, time.p95, shortest), (Micros(21_500_000), S(39), S(2)));
     }
 
     #[test]
@@ -210,17 +226,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn mean_lies_between_smallest_and_largest_observation(times in vec(1_000_000..=u64::MAX, 5..40)) {
-            let mean = mean(observed(&times.iter().copied().map(Micros).collect::<Vec<_>>())).unwrap().0;
-            prop_assert!(times.iter().min().unwrap() <= &mean && &mean <= times.iter().max().unwrap());
-        }
-
-        #[test]
-        fn mean_converges_to_a_changed_processing_time(before in 1_000_000..1_000_000_000_u64, after in 1_000_000..1_000_000_000_u64) {
-            let times: Vec<_> = [before; 20].into_iter().chain([after; 120]).map(Micros).collect();
-            let mean = mean(observed(&times)).unwrap().0;
-            // A fifth of less than 5 µs rounds to 0.
-            prop_assert!(mean.abs_diff(after) < WEIGHT, "{mean} after {before} and {after}");
+        fn times_lie_between_smallest_and_largest_observation(times in vec(1_000_000..=u64::MAX, 5..60)) {
+            let JobTime { time, shortest, .. } = known(observed(&times.iter().copied().map(Micros).collect::<Vec<_>>())).unwrap();
+            let last = &times[times.len().saturating_sub(KEPT)..];
+            prop_assert_eq!(last.iter().min(), Some(&shortest.0));
+            prop_assert!(shortest <= time.mean && time.mean.0 <= *last.iter().max().unwrap());
+            let longer = last.iter().filter(|other| **other > time.p95.0).count();
+            prop_assert!(longer * 20 <= last.len() && last.contains(&time.p95.0));
         }
     }
 }

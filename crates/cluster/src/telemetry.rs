@@ -10,6 +10,7 @@ use std::sync::Arc;
 use edgeward_decision::config::{Config, Input, MeasuredTrait};
 use edgeward_decision::model::link::{Bandwidth, Link, LinkFigures, LinkSource, LinkState, Links};
 use edgeward_decision::model::slo::{Class, PerClass};
+use edgeward_decision::model::snapshot::ProcessingTime;
 use edgeward_decision::model::traits::Measured;
 use edgeward_kube::units::{Micros, Moment, Permille};
 
@@ -33,6 +34,17 @@ struct LinkTimes {
     until: Moment,
 }
 
+/// Whose processing time is measured.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Work {
+    /// The namespace; empty for all of them together.
+    pub namespace: Box<str>,
+    /// The class.
+    pub class: Class,
+    /// Whether the time is the p95 and not the mean.
+    pub is_p95: bool,
+}
+
 /// One measured value and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Measurement {
@@ -40,21 +52,28 @@ pub struct Measurement {
     pub input: Input,
     /// The site; empty for the edge as a whole.
     pub site: String,
-    /// The class, for [`Input::Processing`].
-    pub class: Option<Class>,
+    /// Whose time it is, for [`Input::Processing`].
+    pub work: Option<Work>,
     /// Millicores, bytes, microseconds or thousandths, depending on the input.
     pub value: u64,
 }
 
 impl Measurement {
     /// A value of a site, or of the edge as a whole where `site` is empty.
-    pub fn new(input: Input, site: &str, class: Option<Class>, value: u64) -> Self {
-        let site = site.to_owned();
+    pub fn new(input: Input, site: &str, value: u64) -> Self {
         Self {
             input,
-            site,
-            class,
+            site: site.to_owned(),
+            work: None,
             value,
+        }
+    }
+
+    /// A processing time at a site.
+    pub fn processing(site: &str, work: Work, value: Micros) -> Self {
+        Self {
+            work: Some(work),
+            ..Self::new(Input::Processing, site, value.0)
         }
     }
 }
@@ -63,7 +82,7 @@ impl Measurement {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Telemetry {
     required: Vec<Input>,
-    samples: BTreeMap<(Input, String, Option<Class>), Sample>,
+    samples: BTreeMap<(Input, String, Option<Work>), Sample>,
     /// What is measured between sites. Snapshots share it.
     links: Arc<Links>,
     /// The times of the answers about links.
@@ -199,7 +218,7 @@ impl Telemetry {
             Input::WanLoss => (thresholds.loss.0.into(), 50),
             _ => (u64::MAX, 100),
         };
-        let key = (measurement.input, measurement.site, measurement.class);
+        let key = (measurement.input, measurement.site, measurement.work);
         let was_over = self.samples.get(&key).is_some_and(|before| before.is_over);
         let percent = if was_over { margin } else { 100 };
         let is_over = u128::from(value) * 100 >= u128::from(threshold) * percent;
@@ -212,21 +231,32 @@ impl Telemetry {
         self.samples.insert(key, sample);
     }
 
-    fn fresh(&self, input: Input, site: &str, class: Option<Class>, now: Moment) -> Option<&Sample> {
-        let sample = self.samples.get(&(input, site.to_owned(), class))?;
+    fn fresh(&self, input: Input, site: &str, now: Moment) -> Option<&Sample> {
+        let sample = self.samples.get(&(input, site.to_owned(), None))?;
         (now <= sample.until).then_some(sample)
     }
 
     /// CPU or memory that was free at the edge as a whole. Less everything bound or reserved after its `as_of`, it is an
     /// upper bound on the sum of the nodes' free amounts.
     pub fn edge_free(&self, input: Input, now: Moment) -> Option<&Sample> {
-        self.fresh(input, "", None, now)
+        self.fresh(input, "", now)
     }
 
-    /// Mean processing times at the site, for each class with a measurement.
-    pub fn processing(&self, site: &str, now: Moment) -> PerClass<Option<Micros>> {
-        let mean = |class| self.fresh(Input::Processing, site, Some(class), now);
-        PerClass(Class::ALL.map(|class| Some(Micros(mean(class)?.value))))
+    /// Processing times at the site by namespace and class. The namespace is empty for all of them together. A p95 alone counts
+    /// as the mean as well. Cost: a pass over the processing times of all sites.
+    pub fn processing(&self, site: &str, now: Moment) -> BTreeMap<Box<str>, PerClass<Option<ProcessingTime>>> {
+        let mut times = BTreeMap::<Box<str>, PerClass<Option<ProcessingTime>>>::new();
+        let of_site = self.samples.iter().filter_map(|((_, place, work), sample)| {
+            let work = work.as_ref().filter(|_| place == site && now <= sample.until)?;
+            Some((work, Micros(sample.value)))
+        });
+        // A mean comes before its p95.
+        for (work, value) in of_site {
+            let time = &mut times.entry(work.namespace.clone()).or_default()[work.class];
+            let mean = time.filter(|_| work.is_p95).map_or(value, |time| time.mean);
+            *time = Some(ProcessingTime { mean, p95: value });
+        }
+        times
     }
 
     /// The link to a cloud site, from probes and measurements together.
@@ -235,7 +265,7 @@ impl Telemetry {
     /// is the age of the probes. A site without probes has the measured link, which is degraded if a number is missing. A
     /// loss of 100 % makes the link unreachable.
     pub fn link(&self, site: &str, probed: Option<Link>, now: Moment) -> Option<Link> {
-        let of_wan = |input| self.fresh(input, site, None, now);
+        let of_wan = |input| self.fresh(input, site, now);
         let measured = [Input::WanRtt, Input::WanLoss].map(of_wan);
         let samples = || measured.into_iter().flatten();
         let Some(measured_from) = samples().map(|sample| sample.as_of).min() else {

@@ -10,11 +10,15 @@ use std::collections::BTreeMap;
 pub use health::LinkHealth;
 
 use edgeward_decision::model::link::Link;
+use edgeward_kube::units::Micros;
 use edgeward_kube::words;
 
 /// The number of equal outcomes in a row that make an endpoint silent, or answering again. Also the number of answers whose
 /// mean is the RTT of a decision.
 pub const RUN: usize = 5;
+
+/// The time between two of the probes that confirm that an endpoint is silent, or answers again.
+pub const CONFIRMATION_STEP: Micros = Micros::from_millis(250);
 
 /// The link to each probed site; `None` until its first round of probes is over.
 pub type Links = BTreeMap<String, Option<Link>>;

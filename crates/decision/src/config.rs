@@ -90,6 +90,9 @@ pub struct Config {
     /// `avoid`: a cloud site with a degraded link is `Away`. `estimate`: pods with a deadline or latency target are judged by their
     /// time [over that link](../guide/decide.md#degraded-links)
     pub degraded_links: DegradedLinks,
+    /// The share of pods that should meet their deadline where edgeward expects it. `0.5` takes the mean of the processing time and
+    /// the RTT, a higher number a [longer time](../guide/decide.md#time)
+    pub confidence: Confidence,
     /// A measurement that is older is stale. The view of a quiet cluster gets 30 s old, and a link is measured only by probes:
     /// the period of `probing`, and the time from one probe to the next, may be no longer than this
     #[serde(rename = "telemetryCacheTTL")]
@@ -170,6 +173,26 @@ words! {
     }
 }
 
+/// The share of the pods that meet a deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Confidence(Decimal<3, 500, 990>);
+
+impl Default for Confidence {
+    fn default() -> Self {
+        Self(Decimal(500))
+    }
+}
+
+impl Confidence {
+    /// The time that this share of the pods does not exceed, by a logistic distribution with this mean and p95. The mean for a share
+    /// of a half.
+    pub fn between(self, mean: Micros, p95: Micros) -> Micros {
+        let odds = |share: f64| (share / (1.0 - share)).ln();
+        let spread = (p95 - mean).0 as f64 * odds(self.0.0 as f64 / 1_000.0) / odds(0.95);
+        mean + Micros(spread.round() as u64)
+    }
+}
+
 /// Processing time as `alpha · cpu + beta`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -207,6 +230,7 @@ impl Default for Config {
             rtt_threshold: Micros::from_millis(100),
             loss_threshold: Permille(20),
             degraded_links: DegradedLinks::Avoid,
+            confidence: Confidence::default(),
             telemetry_ttl: Micros::from_secs(60),
             reservation_ttl: Micros::from_secs(3),
             models: PerClass([model(500, 20), model(1_000, 50), model(2_000, 100)]),
@@ -347,6 +371,7 @@ mod tests {
             "enableOffload": false,
             "invalidSlo": "deny",
             "degradedLinks": "estimate",
+            "confidence": 0.9,
             "onNoCapacity": "edge",
             "holdLimits": {"batch": "10m", "latency": "0s"},
             "waitForTerminating": {"latency": "1s"},

@@ -55,7 +55,7 @@ impl Load {
                             at,
                             workload: number,
                             job,
-                            service: service_time(workload, seed, job, pod.into()),
+                            service: workload.drifted(service_time(workload, seed, job, pod.into()), at),
                         }));
                     }
                 }

@@ -66,6 +66,8 @@ enum Event {
     Evict(usize),
     Recovers(usize),
     ProfileRound,
+    /// The requests of services of the last minutes are queried.
+    RequestTimes,
     Deliver(usize),
     Publish(usize, Micros),
     WatchAlive(usize),
@@ -248,6 +250,7 @@ impl<'s> Run<'s> {
             Event::Publish(replica, due) => self.publish(replica, due),
             Event::WatchAlive(replica) => self.watch_alive(replica),
             Event::ProfileRound => self.profile_round(),
+            Event::RequestTimes => self.query_request_times(),
             Event::Probe(replica, site, number) => self.probed(replica, site, number),
             Event::Patch(number) => self.patched(number),
             Event::Execute => self.execute(),

@@ -83,9 +83,41 @@ pub struct Site {
     pub cost: f64,
     pub nodes: Vec<Node>,
     pub wan: Option<Wan>,
+    /// Spells in which work takes longer.
+    pub slow: Vec<Slow>,
+}
+
+/// A spell in which work takes `factor` times as long.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Slow {
+    #[serde(deserialize_with = "seconds::<_, 0>")]
+    pub at_seconds: Micros,
+    #[serde(deserialize_with = "seconds::<_, 1>")]
+    pub lasting_seconds: Micros,
+    #[serde(deserialize_with = "number::<_, 1, 1_000_000>")]
+    pub factor: f64,
+}
+
+/// From this time on, work takes `factor` times what `serviceMs` says.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Drift {
+    #[serde(deserialize_with = "seconds::<_, 0>")]
+    pub at_seconds: Micros,
+    #[serde(deserialize_with = "number::<_, 1, 1_000_000>")]
+    pub factor: f64,
 }
 
 impl Site {
+    /// How long work takes here that starts at `now` and takes `time` at speed 1.
+    pub fn service(&self, time: Micros, now: Micros) -> Micros {
+        let time = time.rescaled(Permille::ONE, self.speed);
+        let is_now = |slow: &&Slow| (slow.at_seconds..slow.at_seconds + slow.lasting_seconds).contains(&now);
+        let factors = self.slow.iter().filter(is_now).map(|slow| slow.factor);
+        factors.fold(time, times)
+    }
+
     pub fn is_edge(&self) -> bool {
         self.definition.kind == SiteKind::Edge
     }
@@ -220,6 +252,8 @@ pub struct Workload {
     pub service: Distribution,
     /// Share of the variance that pods of one controller have in common.
     pub correlation: f64,
+    /// How `service` changes, in the order of time.
+    pub drift: Vec<Drift>,
     /// Time to terminate, in milliseconds.
     pub termination: Distribution,
     pub kind: WorkloadKind,
@@ -239,10 +273,23 @@ impl Workload {
             is_quota_blocked: false,
             service,
             correlation: 0.0,
+            drift: vec![],
             termination: Distribution::Constant(1_000.0),
             kind,
         }
     }
+}
+
+impl Workload {
+    /// A time of work that `service` gives, as it is at `now`.
+    pub fn drifted(&self, time: Micros, now: Micros) -> Micros {
+        let begun = self.drift.iter().rev().find(|drift| drift.at_seconds <= now);
+        begun.map_or(time, |drift| times(time, drift.factor))
+    }
+}
+
+fn times(time: Micros, factor: f64) -> Micros {
+    Micros((time.0 as f64 * factor).round() as u64)
 }
 
 #[derive(Debug, Clone)]

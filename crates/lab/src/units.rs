@@ -31,10 +31,21 @@ pub struct Units {
     places: HashMap<Unit, usize>,
 }
 
-/// Returns the time of a request at speed 1.
-pub fn request_time(workload: &Workload, seed: u64, service: usize, slot: Option<usize>, minute: u64) -> Micros {
+/// Returns the time of a request at speed 1, `minute` minutes after the slot opened.
+pub fn request_time(
+    scenario: &Scenario,
+    load: &Load,
+    seed: u64,
+    service: usize,
+    slot: Option<usize>,
+    minute: u64,
+) -> Micros {
     let number = ((slot.unwrap_or((1 << 20) - 1) as u64) << 20) | minute;
-    service_time(workload, seed, (1 << 62) | service as u64, number)
+    let load = &load.services[service];
+    let workload = &scenario.workloads[load.workload];
+    let opened = slot.map_or(Micros(0), |slot| load.slots[slot].open);
+    let time = service_time(workload, seed, (1 << 62) | service as u64, number);
+    workload.drifted(time, opened + MINUTE.times(minute))
 }
 
 impl Units {
@@ -133,10 +144,9 @@ pub fn relaxed(scenario: &Scenario, load: &Load, paths: &[Option<Path>], seed: u
                 (task.workload, task.at, task.service)
             }
             Unit::Request { service, slot, minute } => {
-                let service_load = &load.services[service];
-                let workload = service_load.workload;
-                let time = request_time(&scenario.workloads[workload], seed, service, Some(slot), minute);
-                (workload, service_load.slots[slot].open + MINUTE.times(minute), time)
+                let time = request_time(scenario, load, seed, service, Some(slot), minute);
+                let service = &load.services[service];
+                (service.workload, service.slots[slot].open + MINUTE.times(minute), time)
             }
         };
         let Some(slo) = scenario.workloads[workload].slo else {
@@ -147,7 +157,12 @@ pub fn relaxed(scenario: &Scenario, load: &Load, paths: &[Option<Path>], seed: u
             if !could_hold[workload][site] || (path.is_some() && !slo.offload) {
                 return false;
             }
-            let service = time.rescaled(Permille::ONE, scenario.sites[site].speed);
+            let place = &scenario.sites[site];
+            // A pod may start when a slow spell is over. A periodic request cannot wait.
+            let service = match unit {
+                Unit::Request { minute: 1.., .. } => place.service(time, at),
+                _ => time.rescaled(Permille::ONE, place.speed),
+            };
             let trips = round_trips(*class);
             let crossing = match (path, unit) {
                 (None, _) => Some(Micros(0)),

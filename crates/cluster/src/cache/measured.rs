@@ -76,7 +76,9 @@ impl Cache {
             };
             let (measured, site) = (&mut self.measured, &mut self.sites[at].site);
             (site.link, site.api_server, site.free) = (link, api_server, free);
-            site.observed = measured.telemetry.processing(site.name(), now);
+            let mut times = measured.telemetry.processing(site.name(), now);
+            site.observed = times.remove("").unwrap_or_default();
+            set(&mut site.observed_in, times);
             site.set_bandwidth(&edge, measured.telemetry.links());
             let traits = measured.telemetry.traits(site.name());
             if site.definition.measured != traits {

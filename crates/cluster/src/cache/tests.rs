@@ -6,13 +6,13 @@ mod unbound;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::telemetry::{Measurement, Telemetry};
+use crate::telemetry::{Measurement, Telemetry, Work};
 use edgeward_decision::config::{DegradedLinks, Input, Prometheus, SitePolicy};
 use edgeward_decision::keys::Keys;
 use edgeward_decision::model::link::{Bandwidth, Link, LinkState};
 use edgeward_decision::model::priority_caps::PriorityCaps;
 use edgeward_decision::model::slo::Class;
-use edgeward_decision::model::snapshot::JobTimes;
+use edgeward_decision::model::snapshot::{JobTimes, ProcessingTime};
 use edgeward_decision::placement::decide::decide;
 use edgeward_decision::placement::room::Room;
 use edgeward_decision::pod::Pod;
@@ -839,7 +839,8 @@ fn measured_processing_mean_causes_no_delta() {
     fixture.node(&edge_node("a", 4000));
     let mean = |fixture: &mut Fixture, seconds: u64| {
         let mut telemetry = Telemetry::default();
-        let mean = Measurement::new(Input::Processing, "edge", Some(Class::Batch), 1_000_000 * seconds);
+        let work = Work { namespace: "".into(), class: Class::Batch, is_p95: false };
+        let mean = Measurement::processing("edge", work, Micros::from_secs(seconds));
         let until = fixture.now.after(Micros::from_secs(60));
         telemetry.record(mean, fixture.now, until, &Config::default());
         fixture.cache.set_telemetry(telemetry);
@@ -847,7 +848,7 @@ fn measured_processing_mean_causes_no_delta() {
         (gained, fixture.publish().sites[0].observed[Class::Batch])
     };
     mean(&mut fixture, 1);
-    let two_seconds = Some(Micros::from_secs(2));
+    let two_seconds = Some(ProcessingTime::all(Micros::from_secs(2)));
     assert_eq!(mean(&mut fixture, 2), (String::new(), two_seconds));
 }
 
@@ -859,7 +860,7 @@ fn measured_free_cpu_increase_is_gain_and_decrease_is_loss() {
         let mut telemetry = Telemetry::default();
         if let Some(millicores) = millicores {
             let until = fixture.now.after(Micros::from_secs(60));
-            let free = Measurement::new(Input::EdgeFreeCpu, "", None, millicores);
+            let free = Measurement::new(Input::EdgeFreeCpu, "", millicores);
             telemetry.record(free, fixture.now, until, &Config::default());
         }
         fixture.cache.set_telemetry(telemetry);
@@ -881,7 +882,7 @@ fn measured_room_shrinks_by_pods_started_since_the_sample() {
     let sample = |fixture: &mut Fixture, seconds_ago: i64| {
         let as_of = Moment(fixture.now.0 - seconds_ago * SECOND);
         let mut telemetry = Telemetry::default();
-        let free = Measurement::new(Input::EdgeFreeCpu, "", None, 3000);
+        let free = Measurement::new(Input::EdgeFreeCpu, "", 3000);
         telemetry.record(free, as_of, as_of.after(Micros::from_secs(60)), &Config::default());
         fixture.cache.set_telemetry(telemetry);
     };
@@ -955,10 +956,10 @@ fn five_finished_jobs_set_estimate_of_class_and_controller() {
     let times = |fixture: &mut Fixture| (*fixture.publish().sites[0].job_times).clone();
     assert_eq!(times(&mut fixture), JobTimes::default(), "each counts once");
     fixture.pod(&done("5", "shop"));
-    let ten_minutes = Some(Micros::from_secs(600));
+    let ten_minutes = Some(ProcessingTime::all(Micros::from_secs(600)));
     let known = times(&mut fixture);
-    assert_eq!(known.classes["shop"][Class::Batch], ten_minutes);
-    assert_eq!(known.controllers.get("shop", "nightly").copied(), ten_minutes);
+    assert_eq!(known.classes["shop"][Class::Batch].map(|of_jobs| of_jobs.time), ten_minutes);
+    assert_eq!(known.controllers.get("shop", "nightly").map(|of_jobs| of_jobs.time), ten_minutes);
     assert_eq!(*fixture.publish().sites[1].job_times, JobTimes::default());
     fixture.wait(3_601);
     assert_eq!(times(&mut fixture), JobTimes::default(), "an hour ago");

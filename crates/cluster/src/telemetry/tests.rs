@@ -18,15 +18,15 @@ fn record(telemetry: &mut Telemetry, measurement: Measurement, seconds: (i64, i6
 }
 
 fn rtt(ms: u64) -> Measurement {
-    Measurement::new(Input::WanRtt, SITE, None, 1_000 * ms)
+    Measurement::new(Input::WanRtt, SITE, 1_000 * ms)
 }
 
 fn loss(permille: u32) -> Measurement {
-    Measurement::new(Input::WanLoss, SITE, None, permille.into())
+    Measurement::new(Input::WanLoss, SITE, permille.into())
 }
 
 fn free_cpu(millicores: u64) -> Measurement {
-    Measurement::new(Input::EdgeFreeCpu, "", None, millicores)
+    Measurement::new(Input::EdgeFreeCpu, "", millicores)
 }
 
 fn measured(measurements: impl IntoIterator<Item = Measurement>) -> Telemetry {
@@ -39,16 +39,21 @@ fn measured(measurements: impl IntoIterator<Item = Measurement>) -> Telemetry {
 
 #[test]
 fn value_counts_until_it_is_stale_or_replaced() {
-    let mut telemetry = measured([
-        free_cpu(1_500),
-        Measurement::new(Input::Processing, "edge", Some(Class::Batch), 7),
-    ]);
+    let time = |namespace: &str, is_p95, us| {
+        let (namespace, class) = (namespace.into(), Class::Batch);
+        Measurement::processing("edge", Work { namespace, class, is_p95 }, Micros(us))
+    };
+    let times = [time("", false, 7), time("shop", true, 9), time("shop", false, 8), time("x", true, 5)];
+    let mut telemetry = measured(times.into_iter().chain([free_cpu(1_500)]));
     assert_eq!(telemetry.edge_free(Input::EdgeFreeCpu, at(70)).unwrap().value, 1_500);
     assert_eq!(telemetry.edge_free(Input::EdgeFreeCpu, at(71)), None);
     assert_eq!(telemetry.edge_free(Input::EdgeFreeMemory, at(10)), None);
-    assert_eq!(telemetry.processing("edge", at(70))[Class::Batch], Some(Micros(7)));
-    assert_eq!(telemetry.processing("edge", at(71)), PerClass::default());
-    assert_eq!(telemetry.processing(SITE, at(10)), PerClass::default());
+    let batch = |mean, p95| PerClass([None, None, Some(ProcessingTime { mean: Micros(mean), p95: Micros(p95) })]);
+    let known = [("", batch(7, 7)), ("shop", batch(8, 9)), ("x", batch(5, 5))];
+    let known = known.map(|(namespace, times)| (namespace.into(), times));
+    assert_eq!(telemetry.processing("edge", at(70)), known.into());
+    assert_eq!(telemetry.processing("edge", at(71)), BTreeMap::new());
+    assert_eq!(telemetry.processing(SITE, at(10)), BTreeMap::new());
 
     record(&mut telemetry, free_cpu(2), (30, 90));
     let sample = telemetry.edge_free(Input::EdgeFreeCpu, at(71)).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::wan::RUN;
+use crate::wan::{CONFIRMATION_STEP, RUN};
 use edgeward_decision::model::link::{Link, LinkSource, LinkState, Thresholds};
 use edgeward_kube::units::{Micros, Moment, Permille};
 
@@ -101,6 +101,19 @@ impl LinkHealth {
         })
     }
 
+    /// Whether the endpoint should be probed [`RUN`] - 1 more times, [`CONFIRMATION_STEP`] apart: its last outcome may begin a run
+    /// that makes it silent, or answering again. False while such probes may still be under way, each lost after `timeout`.
+    pub fn begins_confirmation(&mut self, endpoint: usize, now: Moment, timeout: Micros) -> bool {
+        let Some(path) = self.paths.get_mut(endpoint) else {
+            return false;
+        };
+        let begins = path.window.begins_run(path.reach) && now > path.confirmed_by;
+        if begins {
+            path.confirmed_by = now.after(CONFIRMATION_STEP.times(RUN as u64 - 1) + timeout);
+        }
+        begins
+    }
+
     /// Whether the endpoint is silent after a run of lost probes.
     pub fn is_silent(&self, endpoint: usize) -> bool {
         self.paths.get(endpoint).is_some_and(|path| path.reach == Reach::Silent)
@@ -135,6 +148,8 @@ struct Path {
     last_answer: Moment,
     /// When the last probe was answered or lost.
     last_outcome: Option<Moment>,
+    /// When the last probes that confirm a change are over.
+    confirmed_by: Moment,
 }
 
 impl Path {
@@ -204,6 +219,17 @@ impl Window {
     fn ends_with_run(&self, are_answered: bool) -> bool {
         let mut last = self.0.iter().rev().take(RUN);
         self.probes() >= RUN && last.all(|outcome| outcome.is_some() == are_answered)
+    }
+
+    /// Whether the last outcome is a loss after an answer where the endpoint answers, or an answer after a loss where it is silent.
+    fn begins_run(&self, reach: Reach) -> bool {
+        let mut last = self.0.iter().rev().map(Option::is_some);
+        let last = [last.next(), last.next()];
+        match reach {
+            Reach::Answering => last == [Some(false), Some(true)],
+            Reach::Silent => last == [Some(true), Some(false)],
+            Reach::Unknown => false,
+        }
     }
 
     /// The number of lost probes.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::config::Config;
@@ -17,7 +18,7 @@ use crate::model::liqo::ApiServerStatus;
 use crate::model::remote_room::{Bound, FullFrom, MAX_BOUNDS};
 use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 use crate::model::slo::{ByClass, Class, PerClass};
-use crate::model::snapshot::{ByNamespace, Free, JobTimes, QueueGroup, Site};
+use crate::model::snapshot::{ByNamespace, Free, JobTime, JobTimes, ProcessingTime, QueueGroup, Site};
 use edgeward_kube::units::{Bytes, Micros, Millicores, Moment, Permille};
 
 #[derive(Serialize, Deserialize)]
@@ -30,11 +31,13 @@ pub(super) struct SiteEntry {
     api_server_status: Option<ApiServerStatus>,
     wan: Option<Wan>,
     queues: Option<Vec<QueueGroup>>,
-    observed_proc_ms: Option<ByClass<ProcessingTime>>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    observed_namespace_proc_ms: BTreeMap<Box<str>, ByClass<ProcessingTime>>,
+    measured_namespace_proc_ms: BTreeMap<Box<str>, ByClass<StatedTime>>,
+    observed_proc_ms: Option<ByClass<StatedTime>>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    observed_namespace_proc_ms: BTreeMap<Box<str>, ByClass<StatedTime>>,
     #[serde(default, skip_serializing_if = "ByNamespace::is_empty")]
-    observed_controller_proc_ms: ByNamespace<ProcessingTime>,
+    observed_controller_proc_ms: ByNamespace<StatedTime>,
     measured_free: Option<Resources>,
     #[serde(default, skip_serializing_if = "ByNamespace::is_empty")]
     closed: ByNamespace<u64>,
@@ -47,7 +50,53 @@ pub(super) struct SiteEntry {
 }
 
 /// Milliseconds, up to a day.
-type ProcessingTime = Decimal<3, 1, 86_400_000_000>;
+type ProcMs = Decimal<3, 1, 86_400_000_000>;
+
+/// A processing time: its mean, or its mean and p95.
+#[derive(Clone, Copy, Serialize)]
+#[serde(untagged)]
+enum StatedTime {
+    Mean(ProcMs),
+    Both(MeanAndP95),
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MeanAndP95 {
+    mean: ProcMs,
+    p95: ProcMs,
+}
+
+/// Says what is wrong with the number or field, which serde does not for untagged enums.
+impl<'de> Deserialize<'de> for StatedTime {
+    fn deserialize<D: Deserializer<'de>>(stated: D) -> Result<Self, D::Error> {
+        let stated = Value::deserialize(stated)?;
+        let read = match stated {
+            Value::Object(_) => MeanAndP95::deserialize(stated).map(Self::Both),
+            stated => <ProcMs as Deserialize>::deserialize(stated).map(Self::Mean),
+        };
+        read.map_err(D::Error::custom)
+    }
+}
+
+impl From<StatedTime> for ProcessingTime {
+    fn from(stated: StatedTime) -> Self {
+        match stated {
+            StatedTime::Mean(mean) => Self::all(mean.into()),
+            StatedTime::Both(MeanAndP95 { mean, p95 }) => Self {
+                mean: mean.into(),
+                p95: p95.into(),
+            },
+        }
+    }
+}
+
+impl From<ProcessingTime> for StatedTime {
+    fn from(time: ProcessingTime) -> Self {
+        let [mean, p95] = [time.mean, time.p95].map(ProcMs::from);
+        if mean == p95 { Self::Mean(mean) } else { Self::Both(MeanAndP95 { mean, p95 }) }
+    }
+}
 
 /// The longest round trip that a fleet file states, in µs; no threshold is above it.
 const LONGEST_RTT: i64 = 60_000_000;
@@ -126,11 +175,14 @@ impl SiteEntry {
         }
         let thresholds = Thresholds::from(config).with(definition.thresholds);
         let link = self.wan.map(|wan| wan.link(thresholds, now, &mut checks));
+        let of_jobs = |stated: &StatedTime| JobTime::from(ProcessingTime::from(*stated));
         let classes = self.observed_namespace_proc_ms.into_iter();
+        let classes = classes.map(|(namespace, stated)| (namespace, stated.stated().map(|time| time.as_ref().map(of_jobs))));
         let job_times = JobTimes {
-            classes: classes.map(|(namespace, stated)| (namespace, times(stated))).collect(),
-            controllers: self.observed_controller_proc_ms.map(|ms| (*ms).into()),
+            classes: classes.collect(),
+            controllers: self.observed_controller_proc_ms.map(of_jobs),
         };
+        let measured = self.measured_namespace_proc_ms.into_iter();
         let full = full_from(self.full.unwrap_or_default(), &mut checks);
         let members = members(self.group_pods.unwrap_or_default(), &mut checks);
         let free = self.measured_free.unwrap_or_default();
@@ -139,6 +191,7 @@ impl SiteEntry {
             api_server: self.api_server_status,
             queues: self.queues.unwrap_or_default(),
             observed: self.observed_proc_ms.map(times).unwrap_or_default(),
+            observed_in: Arc::new(measured.map(|(name, stated)| (name, times(stated))).collect()),
             job_times: Arc::new(job_times),
             free: Free {
                 cpu: free.get("cpu").map(|cpu| Millicores(cpu.millis())),
@@ -157,8 +210,10 @@ impl SiteEntry {
         let definition = &site.definition;
         let is_cloud = definition.kind == SiteKind::Cloud;
         let is_observed = site.observed != PerClass::default();
-        let times = |known: PerClass<Option<Micros>>| known.map(|time| time.map(Decimal::from)).into();
+        let times = |known: PerClass<Option<ProcessingTime>>| known.map(|time| time.map(StatedTime::from)).into();
+        let measured = site.observed_in.iter();
         let classes = site.job_times.classes.iter();
+        let classes = classes.map(|(name, known)| (name, known.map(|of_jobs| of_jobs.map(|of_jobs| of_jobs.time))));
         let controllers = &site.job_times.controllers;
         // What is promised may be more than what was measured.
         let cpu = site.free.cpu.map(|cpu| ("cpu", cpu.0.max(0)));
@@ -175,8 +230,9 @@ impl SiteEntry {
             wan: site.link.filter(|_| is_cloud).map(|link| Wan::of(&link, now)),
             queues: some_of(site.queues.iter().copied()),
             observed_proc_ms: is_observed.then(|| times(site.observed)),
-            observed_namespace_proc_ms: classes.map(|(name, known)| (name.clone(), times(*known))).collect(),
-            observed_controller_proc_ms: controllers.map(|time| (*time).into()),
+            measured_namespace_proc_ms: measured.map(|(name, known)| (name.clone(), times(*known))).collect(),
+            observed_namespace_proc_ms: classes.map(|(name, known)| (name.clone(), times(known))).collect(),
+            observed_controller_proc_ms: controllers.map(|of_jobs| of_jobs.time.into()),
             measured_free: (site.free != Free::default()).then_some(free),
             closed: (*site.closed).clone(),
             full: some_of(full),
@@ -271,6 +327,6 @@ fn full_from(full: Vec<Full>, checks: &mut Checks<'_>) -> Vec<FullFrom> {
     bounds
 }
 
-fn times(stated: ByClass<ProcessingTime>) -> PerClass<Option<Micros>> {
-    stated.stated().map(|ms| ms.map(Micros::from))
+fn times(stated: ByClass<StatedTime>) -> PerClass<Option<ProcessingTime>> {
+    stated.stated().map(|time| time.map(ProcessingTime::from))
 }

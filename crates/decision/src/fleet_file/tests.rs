@@ -11,7 +11,7 @@ use crate::model::liqo::{self, ApiServerStatus, Offloading, OffloadingPhase, Off
 use crate::model::remote_room::{Bound, FullFrom};
 use crate::model::site::{SiteDefinition, SiteKind};
 use crate::model::slo::Class;
-use crate::model::snapshot::Free;
+use crate::model::snapshot::{Free, ProcessingTime};
 use crate::placement::decide::decide;
 use crate::placement::room::Room;
 use crate::testkit;
@@ -207,6 +207,7 @@ fn nodes_belong_to_the_site_whose_selector_they_carry() {
             {"name": "l", "kind": "liqo", "speedFactor": 2, "supports": ["hostPort"], "wan": {"reachable": false}},
             {"name": "here", "kind": "edge", "queues": [{"class": "batch", "waiting": 3}],
              "observedProcMs": {"batch": 7},
+             "measuredNamespaceProcMs": {"shop": {"batch": {"mean": 6, "p95": 9.5}}},
              "observedNamespaceProcMs": {"shop": {"batch": 7.5}},
              "observedControllerProcMs": {"shop": {"u": 8.5}},
              "measuredFree": {"cpu": "1500m", "memory": "1Gi"}},
@@ -236,9 +237,12 @@ fn nodes_belong_to_the_site_whose_selector_they_carry() {
         ),
         (10, 2, 1000)
     );
-    assert_eq!(edge.observed[Class::Batch], Some(Micros(7_000)));
-    assert_eq!(edge.job_times.classes["shop"][Class::Batch], Some(Micros(7_500)));
-    assert_eq!(edge.job_times.controllers.get("shop", "u"), Some(&Micros(8_500)));
+    let all = |us| ProcessingTime::all(Micros(us));
+    let in_shop = ProcessingTime { mean: Micros(6_000), p95: Micros(9_500) };
+    assert_eq!(edge.observed[Class::Batch], Some(all(7_000)));
+    assert_eq!(edge.observed_in["shop"][Class::Batch], Some(in_shop));
+    assert_eq!(edge.job_times.classes["shop"][Class::Batch], Some(all(7_500).into()));
+    assert_eq!(edge.job_times.controllers.get("shop", "u"), Some(&all(8_500).into()));
     assert_eq!(
         edge.free,
         Free {

@@ -17,7 +17,7 @@ use crate::model::slo::{Class, PerClass, Slo};
 use crate::model::volumes::Volumes;
 use edgeward_kube::node::Node;
 use edgeward_kube::resources::Amounts;
-use edgeward_kube::units::{Bytes, Micros, Millicores, Moment};
+use edgeward_kube::units::{Bytes, Micros, Millicores, Moment, Permille};
 
 /// All sites at one moment. Immutable; many reviews read it at once.
 #[derive(Debug, Clone, Default)]
@@ -161,8 +161,10 @@ pub struct Site {
     pub api_server: Option<ApiServerStatus>,
     /// Pods that are not running yet at the site.
     pub queues: Vec<QueueGroup>,
-    /// Mean processing time by class, over the pods of all namespaces, from a Prometheus server.
-    pub observed: PerClass<Option<Micros>>,
+    /// Processing times by class, over the pods of all namespaces, from a Prometheus server.
+    pub observed: PerClass<Option<ProcessingTime>>,
+    /// The same by namespace and class.
+    pub observed_in: Arc<BTreeMap<Box<str>, PerClass<Option<ProcessingTime>>>>,
     /// How long finished pods of Jobs took at the site.
     pub job_times: Arc<JobTimes>,
     /// Measured free capacity of the whole site. It is an upper bound in addition to the room on the nodes.
@@ -198,6 +200,7 @@ impl Site {
             api_server: None,
             queues: vec![],
             observed: PerClass::default(),
+            observed_in: Arc::default(),
             job_times: Arc::default(),
             free: Free::default(),
             closed: Arc::default(),
@@ -250,14 +253,57 @@ impl Site {
     }
 }
 
-/// Mean run times of finished pods of Jobs at a site, where there are enough recent ones. A tenant can make its pods
-/// run as long as it likes, so each mean counts only within its namespace.
+/// How long pods or requests take to process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessingTime {
+    /// The mean.
+    pub mean: Micros,
+    /// The time that 19 of 20 do not exceed. It is the mean where only that is known.
+    pub p95: Micros,
+}
+
+impl ProcessingTime {
+    /// A time whose distribution is unknown.
+    pub fn all(mean: Micros) -> Self {
+        Self { mean, p95: mean }
+    }
+
+    /// The time at the speed factor `to`, if this is the time at the speed factor `from`.
+    pub fn rescaled(self, from: Permille, to: Permille) -> Self {
+        let [mean, p95] = [self.mean, self.p95].map(|time| time.rescaled(from, to));
+        Self { mean, p95 }
+    }
+}
+
+/// Run times of the last finished pods of Jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JobTime {
+    /// The times.
+    pub time: ProcessingTime,
+    /// The shortest of them.
+    pub shortest: Micros,
+    /// When the last pod finished. `None` in a fleet file, where the times do not age.
+    pub as_of: Option<Moment>,
+}
+
+impl From<ProcessingTime> for JobTime {
+    fn from(time: ProcessingTime) -> Self {
+        Self {
+            time,
+            shortest: time.mean,
+            as_of: None,
+        }
+    }
+}
+
+/// Run times of finished pods of Jobs at a site, where there are enough recent ones. A tenant can make its pods
+/// run as long as it likes, so each time counts only within its namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobTimes {
-    /// Mean by namespace and class.
-    pub classes: BTreeMap<Box<str>, PerClass<Option<Micros>>>,
-    /// Mean by controller, which is more precise than the class.
-    pub controllers: ByNamespace<Micros>,
+    /// Times by namespace and class.
+    pub classes: BTreeMap<Box<str>, PerClass<Option<JobTime>>>,
+    /// Times by controller, which are more precise than those of the class.
+    pub controllers: ByNamespace<JobTime>,
 }
 
 /// Measured free capacity of a whole site, less everything reserved since the measurement. `None` means no limit,

@@ -10,6 +10,7 @@ use crate::model::snapshot::{Site, Snapshot};
 use crate::model::traits::Traits;
 use crate::model::workload::Workload;
 use crate::placement::act::{Act, Gate, act};
+use crate::placement::estimate::Elsewhere;
 use crate::placement::facts::{facts, is_for_leader};
 use crate::placement::filters::group::may_wait;
 use crate::placement::filters::nodes::fitting_nodes;
@@ -68,6 +69,7 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         room,
         homes: room.homes(workload),
         peers: room.peers(workload),
+        elsewhere: Elsewhere::of(workload, intent.slo.class, room.snapshot),
         config,
         now,
         profile: profile.map(|(_, scores)| scores),

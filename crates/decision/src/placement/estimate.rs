@@ -4,10 +4,10 @@ use crate::config::Config;
 use crate::model::link::{Link, LinkState};
 use crate::model::site::SiteKind;
 use crate::model::slo::{Class, Slo};
-use crate::model::snapshot::{Site, Snapshot};
+use crate::model::snapshot::{JobTime, ProcessingTime, Site, Snapshot};
 use crate::model::workload::Workload;
 use crate::placement::verdict::Estimate;
-use edgeward_kube::units::{Micros, Millicores, Permille};
+use edgeward_kube::units::{Micros, Millicores, Moment, Permille};
 
 /// The pod's estimated time at `site`. `fits` says whether a node has room for the pod now. The pod's own `processingMs`
 /// refers to the speed of the edge, and its input comes from there.
@@ -16,40 +16,97 @@ pub(super) fn estimate(
     slo: &Slo,
     site: &Site,
     fits: bool,
-    edge: Option<&Site>,
+    elsewhere: &Elsewhere<'_>,
     config: &Config,
+    now: Moment,
 ) -> Estimate {
-    let edge_speed = edge.map_or(Permille::ONE, |edge| edge.definition.speed);
-    let model = model(slo.class, workload.request.cpu, site, config);
-    let namespace = &*workload.namespace;
-    let of_namespace = site.job_times.classes.get(namespace);
-    let of_class = site.observed[slo.class].or_else(|| of_namespace?[slo.class]);
-    let mean = of_class.unwrap_or(model);
-    let of_controller = || {
-        site.job_times
-            .controllers
-            .get(namespace, workload.controller.as_deref()?)
+    let speed = site.definition.speed;
+    let model = || ProcessingTime::all(model(slo.class, workload.request.cpu, site, config)).into();
+    let of_others = |time: Option<ProcessingTime>| Some(JobTime::from(time?.rescaled(Permille::ONE, speed)));
+    let observed = of_class(workload, slo.class, site).or_else(|| of_others(elsewhere.in_namespace));
+    let of_class = observed.unwrap_or_else(model);
+    let of_controller = || of_controller(workload, site).or_else(|| of_others(elsewhere.of_controller));
+    let known = match slo.processing {
+        Some(stated) => {
+            let edge_speed = elsewhere.edge.map_or(Permille::ONE, |edge| edge.definition.speed);
+            Some(ProcessingTime::all(stated.rescaled(edge_speed, speed)).into())
+        }
+        None => of_controller().or(observed),
     };
-    let processing = match slo.processing {
-        Some(stated) => stated.rescaled(edge_speed, site.definition.speed),
-        None => of_controller().copied().unwrap_or(mean),
-    };
+    let processing = known.unwrap_or(of_class);
     let wan = wan(slo.class, site, config);
-    let transfer = transfer(workload, site, edge, config);
+    let transfer = transfer(workload, site, elsewhere.edge, config);
     let [wan, wan_p95] = [0, 1].map(|quantile| Some(wan?[quantile] + transfer?));
     Estimate {
-        queue: mean.times(pods_ahead(workload, slo, site, fits, config)),
-        processing,
+        queue: of_class.time.mean.times(pods_ahead(workload, slo, site, fits, config)),
+        processing: processing.time.mean,
+        is_guess: known.is_none(),
+        processing_p95: processing.time.p95,
+        aged: aged(processing, now),
         wan,
         wan_p95,
     }
+}
+
+/// What the estimate for a site takes from other sites.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Elsewhere<'s> {
+    pub(super) edge: Option<&'s Site>,
+    /// The time of the pod's controller at the first site where it was observed, at speed factor 1.
+    of_controller: Option<ProcessingTime>,
+    /// The same of its namespace and class, as measured.
+    in_namespace: Option<ProcessingTime>,
+}
+
+impl<'s> Elsewhere<'s> {
+    /// Cost: a few searches for each site.
+    pub(super) fn of(workload: &Workload<'_>, class: Class, snapshot: &'s Snapshot) -> Self {
+        let first = |observed: &dyn Fn(&Site) -> Option<ProcessingTime>| {
+            let at_speed_1 = |site: &Site| Some(observed(site)?.rescaled(site.definition.speed, Permille::ONE));
+            snapshot.sites.iter().find_map(at_speed_1)
+        };
+        Self {
+            edge: snapshot.edge(),
+            of_controller: first(&|site| Some(of_controller(workload, site)?.time)),
+            in_namespace: first(&|site| in_namespace(workload, class, site)),
+        }
+    }
+}
+
+/// The processing time of the pod's controller, as observed at the site.
+fn of_controller(workload: &Workload<'_>, site: &Site) -> Option<JobTime> {
+    let uid = workload.controller.as_deref()?;
+    site.job_times.controllers.get(&workload.namespace, uid).copied()
+}
+
+/// The processing time of the pod's namespace and class, as measured or observed at the site.
+fn of_class(workload: &Workload<'_>, class: Class, site: &Site) -> Option<JobTime> {
+    let measured = in_namespace(workload, class, site).or(site.observed[class]);
+    let of_jobs = || site.job_times.classes.get(&*workload.namespace)?[class];
+    measured.map(JobTime::from).or_else(of_jobs)
+}
+
+fn in_namespace(workload: &Workload<'_>, class: Class, site: &Site) -> Option<ProcessingTime> {
+    site.observed_in.get(&*workload.namespace)?[class]
+}
+
+/// How long it takes from the last observation until the mean may have become the shortest time observed.
+const AGED: Micros = Micros::from_secs(1_800);
+
+/// How much shorter the mean may have become since the last observation: in proportion to its age, down to the shortest time
+/// observed.
+fn aged(observed: JobTime, now: Moment) -> Micros {
+    let age = observed.as_of.map_or(Micros(0), |as_of| now.since(as_of)).min(AGED);
+    let spread = observed.time.mean - observed.shortest;
+    Micros((u128::from(spread.0) * u128::from(age.0) / u128::from(AGED.0)) as u64)
 }
 
 /// The ETA at `site` of a pod of this class that requests one core and queues behind all pods of the class there.
 /// Performance profiles read it. No job times count, because they belong to namespaces. `None` if the site's RTT is
 /// unknown.
 pub fn eta_of_class(class: Class, site: &Site, config: &Config) -> Option<Micros> {
-    let mean = site.observed[class].unwrap_or_else(|| model(class, Millicores(1_000), site, config));
+    let observed = site.observed[class].map(|time| time.mean);
+    let mean = observed.unwrap_or_else(|| model(class, Millicores(1_000), site, config));
     let groups = site.queues.iter().filter(|group| group.class == class);
     let ahead: u64 = groups.map(|group| group.waiting).sum();
     Some(mean.times(ahead) + mean + wan(class, site, config)?[0])
@@ -61,12 +118,13 @@ pub fn eta_of_class(class: Class, site: &Site, config: &Config) -> Option<Micros
 pub fn slack(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config) -> Option<i64> {
     let slo = &workload.intent.as_ref()?.slo;
     let deadline = slo.deadline?.signed();
-    let edge = snapshot.edge();
+    let elsewhere = Elsewhere::of(workload, slo.class, snapshot);
     let may_leave = config.may_offload(slo);
     let sites = snapshot.sites.iter();
     let sites = sites.filter(|site| site.kind() == SiteKind::Edge || may_leave);
     let sites = sites.filter(|site| workload.may_be_at(&site.definition));
-    let times = sites.filter_map(|site| estimate(workload, slo, site, true, edge, config).eta());
+    let estimates = sites.map(|site| estimate(workload, slo, site, true, &elsewhere, config, Moment(0)));
+    let times = estimates.filter_map(|estimate| estimate.eta_at(config.confidence));
     let shortest = times.min()?;
     Some(deadline.saturating_sub(shortest.signed()))
 }

@@ -59,7 +59,7 @@ fn entries(verdict: &Verdict<'_>, entry: impl Fn(&Assessment<'_>) -> Value, byte
     for assessment in sites {
         let name = assessment.site.name();
         // There may be hundreds of sites, so an entry that cannot fit is not built.
-        if length + name.len() >= bytes {
+        if length + least_length(assessment) >= bytes {
             continue;
         }
         let entry = format!("{}:{}", json!(name), entry(assessment));
@@ -70,6 +70,13 @@ fn entries(verdict: &Verdict<'_>, entry: impl Fn(&Assessment<'_>) -> Value, byte
         }
     }
     entries
+}
+
+/// A lower bound for the bytes of a site's entry: its name, `"":{"fit":0}`, `"eta":0,` if it is known, and a text for each refusal.
+fn least_length(assessment: &Assessment<'_>) -> usize {
+    let codes = assessment.refusals.iter().map(|refusal| refusal.code.as_str().len() + 3);
+    let eta = if assessment.estimate.eta().is_some() { 8 } else { 0 };
+    assessment.site.name().len() + 12 + eta + codes.sum::<usize>()
 }
 
 /// A site's entry of the short form.
@@ -119,7 +126,8 @@ pub fn refusals(entry: &Value) -> impl Iterator<Item = (&str, Map<String, Value>
     brief.map(|code| (code, Map::new())).chain(full)
 }
 
-/// The parts of the pod's time: `queueMs`, `procMs`, `wanMs` and `etaMs`; null if unknown.
+/// The parts of the pod's time: `queueMs`, `procMs`, `wanMs` and `etaMs`; null if unknown. Also `procP95Ms` and `wanP95Ms`, where
+/// they differ from the mean.
 pub fn times(assessment: &Assessment<'_>) -> Map<String, Value> {
     let estimate = &assessment.estimate;
     let parts = [
@@ -128,6 +136,11 @@ pub fn times(assessment: &Assessment<'_>) -> Map<String, Value> {
         ("wanMs", estimate.wan),
         ("etaMs", estimate.eta()),
     ];
-    let parts = parts.map(|(name, time)| (name.to_owned(), time.into()));
-    parts.into_iter().collect()
+    let p95 = [
+        ("procP95Ms", Some(estimate.processing_p95), Some(estimate.processing)),
+        ("wanP95Ms", estimate.wan_p95, estimate.wan),
+    ];
+    let p95 = p95.into_iter().filter(|(_, p95, mean)| p95 != mean);
+    let parts = parts.into_iter().chain(p95.map(|(name, p95, _)| (name, p95)));
+    parts.map(|(name, time)| (name.to_owned(), time.into())).collect()
 }

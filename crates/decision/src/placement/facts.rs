@@ -36,7 +36,7 @@ pub(super) fn facts<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> (Facts
         stale: case.is_stale(),
         waits_for_terminating: terminating.is_some(),
         urgent: is_urgent(case),
-        late_cloud_is_sooner: late_cloud.is_some_and(|(cloud, edge)| cloud.estimate.eta() < edge.estimate.eta()),
+        late_cloud_is_sooner: late_cloud.is_some_and(|(cloud, edge)| late_cloud_is_sooner(case, edge, cloud)),
         prefers_late_cloud: late_cloud.is_some_and(|(cloud, edge)| prefers_late_cloud(case, edge, cloud)),
         clouds_are_lost: clouds().all(|cloud| is_lost(case, cloud)),
     };
@@ -119,10 +119,17 @@ fn terminating<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>], edge: &Assessm
 
 /// Whether the pod misses its deadline or latency target at the edge even if it starts there now.
 fn misses_time_at(case: &Case<'_, '_>, edge: &Assessment<'_>) -> bool {
-    let slo = case.slo();
-    let processing = edge.estimate.processing;
+    let (slo, estimate) = (case.slo(), &edge.estimate);
+    let processing = estimate.processing_at(case.config.confidence);
     let misses = |bound: Option<Micros>, time: Micros| bound.is_some_and(|bound| time > bound);
-    misses(slo.deadline, case.gated_for() + processing) || misses(slo.latency_target, processing)
+    misses(slo.deadline, case.gated_for() + processing) || misses(slo.latency_target, estimate.processing_p95)
+}
+
+/// Whether a late cloud has a lower ETA than the edge. A pod with only a latency target serves from its site for as long as it
+/// lives, so it does not leave an edge that has room on a guess.
+fn late_cloud_is_sooner(case: &Case<'_, '_>, edge: &Assessment<'_>, cloud: &Assessment<'_>) -> bool {
+    let is_known = case.slo().deadline.is_some() || !edge.estimate.is_guess;
+    is_known && cloud.estimate.eta() < edge.estimate.eta()
 }
 
 /// Whether a late cloud is better than waiting for the edge.

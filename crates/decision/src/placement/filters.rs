@@ -17,7 +17,7 @@ use crate::model::scores::ProfileScores;
 use crate::model::slo::{Intent, Slo};
 use crate::model::snapshot::Site;
 use crate::model::workload::Workload;
-use crate::placement::estimate;
+use crate::placement::estimate::{self, Elsewhere};
 use crate::placement::room::Room;
 use crate::placement::score::SCORED;
 use crate::placement::verdict::{Assessment, Refusal, Standing};
@@ -32,6 +32,8 @@ pub(super) struct Case<'c, 's> {
     pub(super) homes: Vec<&'s Site>,
     /// Live pods of the pod's group.
     pub(super) peers: Vec<group::Peer<'s>>,
+    /// Processing times that were observed at any site.
+    pub(super) elsewhere: Elsewhere<'s>,
     pub(super) config: &'c Config,
     pub(super) now: Now,
     /// Scores of the pod's performance profile.
@@ -123,17 +125,20 @@ fn unfiltered<'s>(case: &Case<'_, 's>, site: &'s Site) -> Assessment<'s> {
     } else {
         0
     };
+    let estimate = estimate::estimate(
+        workload,
+        case.slo(),
+        site,
+        !fitting.is_empty(),
+        &case.elsewhere,
+        case.config,
+        case.now.moment,
+    );
     Assessment {
         site,
         headroom: by_headroom.count(),
-        estimate: estimate::estimate(
-            workload,
-            case.slo(),
-            site,
-            !fitting.is_empty(),
-            room.snapshot.edge(),
-            case.config,
-        ),
+        is_trial: time::is_trial(case, site, &estimate),
+        estimate,
         missing_optional,
         far,
         missed_near,

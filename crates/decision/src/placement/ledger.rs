@@ -18,10 +18,12 @@ use std::sync::Arc;
 
 use crate::model::decision_id::DecisionId;
 use crate::model::group::Membership;
+use crate::model::slo::Class;
 use crate::model::snapshot::{Site, Snapshot};
 use crate::model::workload::Workload;
 use crate::placement::room::{all_of, fits_beside};
 use crate::placement::score::best_node;
+use crate::recent::Recent;
 pub use assumed_volumes::AssumedVolumes;
 use edgeward_kube::node::{Node, NodeId, Share};
 use edgeward_kube::resources::Amounts;
@@ -74,6 +76,11 @@ impl Reservation {
     }
 }
 
+fn trial(site: &str, workload: &Workload<'_>) -> Option<(Box<str>, Box<str>, Class)> {
+    let class = workload.intent.as_ref()?.slo.class;
+    Some((site.into(), (*workload.namespace).into(), class))
+}
+
 /// A reservation for a pod that the snapshot does not show, and how many times its request and pod slot are charged.
 pub type Charge<'l> = (&'l Reservation, u32);
 
@@ -92,6 +99,8 @@ pub struct Ledger {
     expired: u64,
     /// Sites of pods whose volumes are still to be made.
     pub assumed_volumes: AssumedVolumes,
+    /// Namespaces and classes of which a pod was sent to a site to find out how fast it is now.
+    trials: Recent<(Box<str>, Box<str>, Class), (), 600, 4_096>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,6 +141,19 @@ impl Ledger {
     pub fn set_replicas(&mut self, ready: u32) {
         let before = std::mem::replace(&mut self.other_replicas, ready.saturating_sub(1));
         self.freed += u64::from(self.other_replicas < before && self.open() > 0);
+    }
+
+    /// Records that this pod is sent to the site to find out how fast it is now. No other pod of its namespace and class is for
+    /// ten minutes.
+    pub fn record_trial(&mut self, site: &str, workload: &Workload<'_>, now: Moment) {
+        if let Some(key) = trial(site, workload) {
+            self.trials.insert(key, (), now);
+        }
+    }
+
+    /// Whether a pod of the same namespace and class was sent to the site within ten minutes to find out how fast it is.
+    pub(super) fn has_tried(&self, site: &str, workload: &Workload<'_>, now: Moment) -> bool {
+        trial(site, workload).is_some_and(|key| self.trials.get(&key, now).is_some())
     }
 
     /// The number of replicas that decide, this one included.

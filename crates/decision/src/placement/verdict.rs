@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::config::Confidence;
 use crate::model::scores::{ProfileScores, Score};
 use crate::model::slo::SloFault;
 use crate::model::snapshot::Site;
@@ -255,8 +256,14 @@ impl Refusal {
 pub struct Estimate {
     /// Time in the queue behind the pods ahead.
     pub queue: Micros,
-    /// Processing time.
+    /// Mean processing time.
     pub processing: Micros,
+    /// Whether the processing time is that of the model, because none is stated or was observed.
+    pub is_guess: bool,
+    /// Processing time that 19 of 20 pods or requests do not exceed.
+    pub processing_p95: Micros,
+    /// How much shorter the processing time may have become since it was observed. Zero if it was not observed on Jobs.
+    pub aged: Micros,
     /// Time on the WAN; `None` if the RTT is unknown.
     pub wan: Option<Micros>,
     /// Time on the WAN that 19 of 20 requests do not exceed; `None` if the RTT is unknown.
@@ -264,14 +271,34 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The sum of all parts, which is compared with a deadline.
+    /// The sum of all parts.
     pub fn eta(&self) -> Option<Micros> {
         Some(self.queue + self.processing + self.wan?)
     }
 
+    /// This estimate, if the processing time has become as short as it may have since it was observed.
+    pub(super) fn at_best(&self) -> Self {
+        Self {
+            processing: self.processing - self.aged,
+            processing_p95: self.processing_p95 - self.aged,
+            ..*self
+        }
+    }
+
+    /// The ETA that this share of the pods keeps, which is compared with a deadline.
+    pub fn eta_at(&self, confidence: Confidence) -> Option<Micros> {
+        let wan = confidence.between(self.wan?, self.wan_p95?);
+        Some(self.queue + self.processing_at(confidence) + wan)
+    }
+
+    /// The processing time that this share of the pods keeps.
+    pub fn processing_at(&self, confidence: Confidence) -> Micros {
+        confidence.between(self.processing, self.processing_p95)
+    }
+
     /// Processing and WAN time of a request, which is compared with a latency target.
     pub fn latency(&self) -> Option<Micros> {
-        Some(self.processing + self.wan_p95?)
+        Some(self.processing_p95 + self.wan_p95?)
     }
 }
 
@@ -288,6 +315,8 @@ pub struct Assessment<'s> {
     pub headroom: usize,
     /// The pod's estimated time there.
     pub estimate: Estimate,
+    /// Whether the pod only meets its time there if the site has become faster since its time was observed. One pod finds out.
+    pub is_trial: bool,
     /// The number of the pod's optional traits that the site lacks.
     pub missing_optional: usize,
     /// The most exceeded of the distances that the pod and its group must keep.

@@ -144,7 +144,6 @@ impl Run<'_> {
 
     /// Time of a request at speed 1.
     pub(super) fn request_time(&self, service: usize, slot: Option<usize>, minute: u64) -> Micros {
-        let workload = &self.scenario.workloads[self.load.services[service].workload];
-        request_time(workload, self.seed, service, slot, minute)
+        request_time(self.scenario, self.load, self.seed, service, slot, minute)
     }
 }

@@ -3,6 +3,7 @@
 
 mod executor;
 mod records;
+mod request_times;
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use edgeward_cluster::cache::Kind;
 use edgeward_cluster::engine::{Change, DecisionContext, Engine, SharedState};
 use edgeward_cluster::moves::{Memory, MovesReport, View};
-use edgeward_cluster::wan::LinkHealth;
+use edgeward_cluster::wan::{CONFIRMATION_STEP, LinkHealth, RUN};
 use edgeward_decision::config::Config;
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::model::scores::ProfileScores;
@@ -149,6 +150,9 @@ impl Run<'_> {
         let initial: Vec<_> = initial.collect();
         if edgeward.profile.is_some() {
             events.schedule(Micros(0), Event::ProfileRound);
+        }
+        if let Some(prometheus) = request_times::queried(&edgeward.config) {
+            events.schedule(prometheus.period, Event::RequestTimes);
         }
         for (number, replica) in edgeward.replicas.iter_mut().enumerate() {
             replica.delays = Stream::new(seed, Purpose::Watch, number as u64, 0);
@@ -415,8 +419,10 @@ impl Run<'_> {
         let known = now + outcome.unwrap_or(probing.timeout);
         let thresholds = edgeward.config.thresholds(&name);
         let replica = &mut edgeward.replicas[number];
+        let mut confirms = false;
         if let Some(health) = &mut replica.links[site] {
-            health.record(0, outcome, clock(now).moment, thresholds);
+            health.record(0, outcome, clock(known).moment, thresholds);
+            confirms = health.begins_confirmation(0, clock(known).moment, probing.timeout);
             let change = Change::Link(name, health.link());
             let last = replica.inbox.back().map_or(Micros(0), |(at, _)| *at);
             let is_first = replica.inbox.is_empty();
@@ -427,10 +433,21 @@ impl Run<'_> {
                 self.events.schedule(arrives, Event::Deliver(number));
             }
         }
+        for step in (1..RUN as u64).filter(|_| confirms) {
+            let confirming = CONFIRMING | (probe * RUN as u64 + step);
+            let at = known + CONFIRMATION_STEP.times(step);
+            self.events.schedule(at, Event::Probe(number, site, confirming));
+        }
+        if probe & CONFIRMING != 0 {
+            return;
+        }
         let next = probe_at(&probing, seed, number, site, probe + 1).max(now + Micros(1));
         self.events.schedule(next, Event::Probe(number, site, probe + 1));
     }
 }
+
+/// In the number of a probe: it confirms the outcome of another one.
+const CONFIRMING: u64 = 1 << 40;
 
 fn probe_at(
     probing: &edgeward_decision::config::Probing,

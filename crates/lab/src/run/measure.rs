@@ -201,7 +201,7 @@ impl Run<'_> {
         let slo = self.scenario.workloads[self.load.services[service].workload].slo;
         let (Some(site), Some(slo)) = (site, slo) else { return };
         let time = self.request_time(service, Some(slot), minute);
-        let time = time.rescaled(edgeward_kube::units::Permille::ONE, self.scenario.sites[site].speed);
+        let time = self.scenario.sites[site].service(time, self.now);
         let slo = Slo { deadline: None, ..slo };
         self.measure.met[place] = is_met(&slo, Micros(0), time, self.crossing(site, &slo, unit));
     }

@@ -130,13 +130,12 @@ impl<'s> Run<'s> {
 
     /// True time of the pod's work, or of its first request, at a site.
     pub(super) fn service_at(&self, number: PodNumber, site: usize) -> Micros {
-        let speed = self.scenario.sites[site].speed;
         let time = match self.pods[number].work {
             crate::cluster::Work::Task(task) => self.load.tasks[task].service,
             crate::cluster::Work::Replica { service, first_of, .. } => self.request_time(service, first_of, 0),
             crate::cluster::Work::Initial => return Micros(0),
         };
-        time.rescaled(edgeward_kube::units::Permille::ONE, speed)
+        self.scenario.sites[site].service(time, self.now)
     }
 
     pub(super) fn reconsider(&mut self) {

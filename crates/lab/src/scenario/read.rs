@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::profile::StatedProfile;
-use super::{Delays, Failure, Scenario, SimulatedProfile, Site};
+use super::{Delays, Failure, Scenario, SimulatedProfile, Site, Slow};
 use numbers::{MOST, five_minutes, number, quantities, seconds};
 use wan::StatedWan;
 use workload::StatedWorkload;
@@ -68,6 +68,8 @@ struct StatedSite {
     loss_threshold_pct: Option<Value>,
     nodes: Option<Vec<NodeGroup>>,
     wan: Option<StatedWan>,
+    #[serde(default)]
+    slow: Vec<Slow>,
 }
 
 #[derive(Deserialize)]
@@ -331,6 +333,7 @@ fn site(
         cost: stated.cost_per_cpu_hour,
         nodes,
         wan,
+        slow: stated.slow,
     };
     Some((site, definition))
 }

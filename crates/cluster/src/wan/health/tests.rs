@@ -401,3 +401,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn first_outcome_that_contradicts_the_state_is_confirmed_at_once() {
+    let mut link = Probed::new(1);
+    let timeout = Micros::from_secs(4);
+    let mut confirms = |outcome| {
+        link.round([outcome]);
+        link.health.begins_confirmation(0, link.now, timeout)
+    };
+    // Nothing is known before the fifth outcome.
+    assert!(![Some(20), None, Some(20), Some(20), Some(20)].into_iter().any(&mut confirms));
+    assert!(confirms(None));
+    // The probes that confirm it take a second and the timeout.
+    assert!(!confirms(Some(20)) && !confirms(None));
+    assert!(!confirms(Some(20)) && confirms(None));
+    assert!(![None; 4].into_iter().any(&mut confirms));
+    assert!(confirms(Some(20)), "silent");
+    assert!(!confirms(Some(20)));
+    assert!(!link.health.begins_confirmation(1, link.now, timeout), "no such endpoint");
+}

@@ -22,6 +22,7 @@ fn said(filter: Filter, site: &str, fleet: &Value, pod: &Value) -> String {
         intent: workload.intent.as_ref().unwrap(),
         room: &room,
         homes: room.homes(&workload),
+        elsewhere: Elsewhere::default(),
         peers: room.peers(&workload),
         config: &config,
         now: NOW,

@@ -1,17 +1,20 @@
 //! The deadline and the latency target, and inputs whose transfer takes an unknown time. Any other unknown time misses neither bound: the
 //! WAN filter has refused that site already.
 
+use crate::model::slo::Class;
+use crate::model::snapshot::Site;
 use crate::placement::estimate::transfer;
 use crate::placement::filters::Case;
-use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
+use crate::placement::reason::is_urgent;
+use crate::placement::verdict::{Assessment, Estimate, Refusal, RefusalCode};
 use edgeward_kube::units::Micros;
 
 pub(super) fn deadline_missed(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
-    let (deadline, eta) = (case.slo().deadline?, found.estimate.eta()?);
-    let gated_for = case.gated_for();
-    if gated_for + eta <= deadline {
+    if found.is_trial || !misses_deadline(case, &found.estimate) {
         return None;
     }
+    let (deadline, eta) = (case.slo().deadline?, found.estimate.eta_at(case.config.confidence)?);
+    let gated_for = case.gated_for();
     let refusal = Refusal::new(RefusalCode::Deadline)
         .with("etaMs", eta)
         .with("boundMs", deadline);
@@ -30,10 +33,33 @@ pub(super) fn bandwidth_unknown(case: &Case<'_, '_>, found: &Assessment<'_>) -> 
 }
 
 pub(super) fn latency_target_missed(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
-    let (target, latency) = (case.slo().latency_target?, found.estimate.latency()?);
-    if latency <= target {
+    if found.is_trial || !misses_target(case, &found.estimate) {
         return None;
     }
+    let (target, latency) = (case.slo().latency_target?, found.estimate.latency()?);
     let refusal = Refusal::new(RefusalCode::LatencyTarget).with("latencyMs", latency);
     Some(refusal.with("boundMs", target))
+}
+
+/// Whether the pod only meets its time if the site has become faster since its time was observed, and may find out: no urgent pod
+/// of class `latency`, and none while another one does.
+pub(super) fn is_trial(case: &Case<'_, '_>, site: &Site, estimate: &Estimate) -> bool {
+    let misses = |estimate: &Estimate| misses_deadline(case, estimate) || misses_target(case, estimate);
+    let is_spared = case.slo().class == Class::Latency && is_urgent(case);
+    let has_tried = || {
+        let ledger = case.room.ledger;
+        ledger.has_tried(site.name(), case.workload, case.now.moment)
+    };
+    estimate.aged > Micros(0) && misses(estimate) && !misses(&estimate.at_best()) && !is_spared && !has_tried()
+}
+
+fn misses_deadline(case: &Case<'_, '_>, estimate: &Estimate) -> bool {
+    let eta = estimate.eta_at(case.config.confidence);
+    let bound = case.slo().deadline.zip(eta);
+    bound.is_some_and(|(deadline, eta)| case.gated_for() + eta > deadline)
+}
+
+fn misses_target(case: &Case<'_, '_>, estimate: &Estimate) -> bool {
+    let bound = case.slo().latency_target.zip(estimate.latency());
+    bound.is_some_and(|(target, latency)| latency > target)
 }

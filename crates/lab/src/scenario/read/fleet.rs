@@ -83,6 +83,7 @@ fn seen(site: &SeenSite) -> Site {
         cost: 0.0,
         nodes: site.nodes().map(empty).collect(),
         wan: None,
+        slow: vec![],
     }
 }
 
@@ -99,6 +100,7 @@ fn overlay(stated: StatedSite, sites: &mut [Site], fleet: &str, checks: &mut Che
     };
     site.speed = stated.speed.map_or(site.speed, super::permille);
     site.cost = stated.cost_per_cpu_hour;
+    site.slow = stated.slow;
     if let Some(wan) = stated.wan {
         match site.is_edge() {
             true => checks.fault("wan", "is not for the edge site, which no WAN leads to"),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Load;
 use super::numbers::{LONGEST, count, number, one, quantities, table};
 use crate::random::Distribution;
-use crate::scenario::{Arrivals, Rate, Replicas, Scaling, Slo, Workload, WorkloadKind, tables};
+use crate::scenario::{Arrivals, Drift, Rate, Replicas, Scaling, Slo, Workload, WorkloadKind, tables};
 
 type Millis = Decimal<0, 1, LONGEST>;
 
@@ -38,6 +38,8 @@ pub(super) struct StatedWorkload {
     service_ms: Distribution,
     #[serde(default, deserialize_with = "number::<_, 0, 1_000>")]
     correlation: f64,
+    #[serde(default)]
+    drift: Vec<Drift>,
     termination_ms: Option<Distribution>,
     jobs: Option<StatedJobs>,
     deployment: Option<StatedDeployment>,
@@ -121,6 +123,9 @@ impl StatedWorkload {
         let text = manifest.to_string();
         let pod = Pod::from_json(&text).map_err(|error| checks.fault("requests", format!("are invalid: {error}")));
         let request = pod.ok()?.request().amounts();
+        if !self.drift.is_sorted_by_key(|drift| drift.at_seconds) {
+            checks.fault("drift", "is not in the order of time");
+        }
         let kind = match (self.jobs, self.deployment) {
             (Some(jobs), None) => jobs.read(checks, load),
             (None, Some(deployment)) => deployment.read(checks),
@@ -139,6 +144,7 @@ impl StatedWorkload {
             is_quota_blocked: self.quota_blocked,
             service: self.service_ms,
             correlation: self.correlation,
+            drift: self.drift,
             termination: self.termination_ms.unwrap_or(Distribution::Constant(1_000.0)),
             kind: kind?,
             name: self.name,

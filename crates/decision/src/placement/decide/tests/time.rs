@@ -93,6 +93,7 @@ fn processing_time_is_stated_observed_or_modelled() {
             "of shop",
             r#"/sites/1/observedNamespaceProcMs={"shop": {"latency": 6}}"#,
         ),
+        ("measured", r#"/sites/1/measuredNamespaceProcMs={"shop": {"latency": {"mean": 8, "p95": 30}}}"#),
         ("of x", r#"/sites/1/observedNamespaceProcMs={"x": {"latency": 6}}"#),
         (
             "queue",
@@ -114,15 +115,22 @@ fn processing_time_is_stated_observed_or_modelled() {
         ("observed", "-", "270 57"),
         ("observed", "processingMs=40", "40 90"),
         ("observed & fast", "-", "270 57"),
-        // Observed means of Jobs apply in their own namespace. The controller's mean comes first, the class's last.
-        ("observed & jobs", "a", "270 55"),
+        // Observed means of Jobs apply in their own namespace. The controller's mean comes first, from the other site if need be,
+        // the class's last.
+        ("observed & jobs", "a", "5 55"),
+        ("observed & jobs & slow edge", "a", "10 55"),
         ("observed & jobs", "b", "270 57"),
         ("observed & jobs", "a & processingMs=40", "40 90"),
         ("of shop", "-", "270 56"),
         ("of x", "-", "270 320"),
         ("observed & of shop", "-", "270 57"),
         // The pods ahead belong to any controller.
-        ("observed & jobs & of shop & queue", "a", "270 62"),
+        ("observed & jobs & of shop & queue", "a", "5 62"),
+        // Times that were measured in the pod's namespace come before those of all namespaces. They count for other sites too.
+        ("observed & measured", "-", "8 58"),
+        ("measured & fast", "-", "16 58"),
+        ("measured & jobs", "a", "5 55"),
+        ("measured & of x", "-", "8 58"),
     ] {
         let fleet = made(fleet(0), fleets, &definitions);
         let pod = made(pod(json!({})), pods, &definitions);
@@ -134,4 +142,28 @@ fn processing_time_is_stated_observed_or_modelled() {
             assert_eq!(etas.collect::<Vec<_>>().join(" "), expected, "{fleets}; {pods}");
         });
     }
+}
+
+#[test]
+fn latency_target_is_held_against_the_p95_and_a_deadline_against_the_confidence() {
+    let fleet = with(
+        fleet(0),
+        "/sites/1/measuredNamespaceProcMs",
+        json!({"shop": {"latency": {"mean": 100, "p95": 160}}}),
+    );
+    let fleet = with(fleet, "/nodes/0/used", json!({"cpu": "4"}));
+    let at = |confidence: f64, slo: Value| {
+        let document = json!({"confidence": confidence, "onNoCapacity": "edge"});
+        outcome_with(&fleet, &pod(slo), &Config::read(&document).unwrap())
+    };
+    let (cloud, edge) = ("cloud: cloud_edge_no_capacity", "edge: edge_no_capacity");
+    // 160 ms and two round trips of 25 ms.
+    assert_eq!(at(0.5, json!({"latencyTargetMs": "210"})), cloud);
+    assert_ne!(at(0.5, json!({"latencyTargetMs": "209"})), cloud);
+    assert_eq!(at(0.5, json!({"deadlineMs": "150"})), cloud);
+    assert_eq!(at(0.5, json!({"deadlineMs": "149"})), edge);
+    // ln 9 / ln 19 of the 60 ms between mean and p95.
+    assert_eq!(at(0.9, json!({"deadlineMs": "195"})), cloud);
+    assert_eq!(at(0.9, json!({"deadlineMs": "194"})), edge);
+    assert_eq!(at(0.95, json!({"deadlineMs": "210"})), cloud);
 }
