@@ -215,7 +215,11 @@ impl Prober {
             loop {
                 tokio::select! {
                     () = &mut wait => break,
-                    Some(done) = self.jobs.next() => self.fold(done),
+                    Some(done) = self.jobs.next() => {
+                        let endpoint = done.as_ref().map(|(endpoint, _)| *endpoint);
+                        self.fold(done);
+                        endpoint.into_iter().for_each(|endpoint| self.confirm(endpoint));
+                    }
                 }
             }
             if self.probing.begins_period(k) {
@@ -253,19 +257,24 @@ impl Prober {
         self.jobs.push(job.boxed());
     }
 
-    fn fold(&mut self, done: Done) {
-        let Some((endpoint, outcome)) = done else { return };
-        let (was_silent, before) = (self.health.is_silent(endpoint), self.health.link());
-        let rtt = outcome.as_ref().ok().copied();
-        let thresholds = self.shared.thresholds.borrow().with(self.own);
+    /// Sends more probes to an endpoint whose last outcome contradicts its state.
+    fn confirm(&mut self, endpoint: usize) {
         let (now, timeout) = (self.shared.clock.moment(), self.probing.timeout);
-        self.health.record(endpoint, rtt, now, thresholds);
         if self.health.begins_confirmation(endpoint, now, timeout) {
             for step in 1..RUN as u64 {
                 let delay = CONFIRMATION_STEP.times(step);
                 self.send(endpoint, Duration::from_micros(delay.0), timeout);
             }
         }
+    }
+
+    fn fold(&mut self, done: Done) {
+        let Some((endpoint, outcome)) = done else { return };
+        let (was_silent, before) = (self.health.is_silent(endpoint), self.health.link());
+        let rtt = outcome.as_ref().ok().copied();
+        let thresholds = self.shared.thresholds.borrow().with(self.own);
+        let now = self.shared.clock.moment();
+        self.health.record(endpoint, rtt, now, thresholds);
         self.log(endpoint, &outcome, was_silent, before);
 
         let name = self.targets[endpoint].endpoint.to_string();

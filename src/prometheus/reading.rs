@@ -282,7 +282,15 @@ mod tests {
         let of = |namespace: &str, quantile: &str| json!({"site": "edge", "class": "batch", "namespace": namespace, "quantile": quantile});
         let time_of = |site: &str, class, namespace: &str, is_p95, us| {
             let namespace = namespace.into();
-            Measurement::processing(site, Work { namespace, class, is_p95 }, Micros(us))
+            Measurement::processing(
+                site,
+                Work {
+                    namespace,
+                    class,
+                    is_p95,
+                },
+                Micros(us),
+            )
         };
         let time = |site: &str, class, us| time_of(site, class, "", false, us);
         assert_eq!(

@@ -12,7 +12,10 @@ use edgeward_decision::recent::Recent;
 use edgeward_kube::units::{Micros, Moment};
 
 /// The number of last observations that are kept for each key.
-const KEPT: usize = 40;
+const KEPT: usize = 20;
+
+/// After a time without observations, only the last few older ones stay beside the new one, which tells more about the present.
+const GAP: Micros = Micros::from_secs(600);
 
 /// The smallest mean that counts. Kubernetes writes the start and the end of a container in whole seconds. The mean of many
 /// differences is still right, but a mean below a second is mostly rounding.
@@ -41,15 +44,18 @@ struct Site {
 #[derive(Debug, Clone, Default)]
 struct Observations {
     last: VecDeque<Micros>,
+    /// When the last of them was made.
+    as_of: Option<Moment>,
     known: Option<JobTime>,
 }
 
 impl Observations {
     /// Adds an observation. Cost: a sort of the last ones.
     fn observe(&mut self, time: Micros, now: Moment) {
-        if self.last.len() == KEPT {
-            self.last.pop_front();
-        }
+        let is_after_gap = self.as_of.is_some_and(|as_of| now.since(as_of) >= GAP);
+        let most = if is_after_gap { ENOUGH - 1 } else { KEPT - 1 };
+        self.last.drain(..self.last.len().saturating_sub(most));
+        self.as_of = Some(now);
         self.last.push_back(time);
         let mut sorted: Vec<_> = self.last.iter().copied().collect();
         sorted.sort_unstable();
@@ -156,19 +162,33 @@ mod tests {
         processing.observe("edge", Class::Batch, "shop", Some("job"), S(20), NOW);
         let times = processing.times("edge", NOW);
         let expected = JobTime {
-            time: ProcessingTime { mean: S(20), p95: S(30) },
+            time: ProcessingTime {
+                mean: S(20),
+                p95: S(30),
+            },
             shortest: S(10),
             as_of: Some(NOW),
         };
         let of_class = PerClass([None, None, Some(expected)]);
         assert_eq!(times.classes, BTreeMap::from([("shop".into(), of_class)]));
-        assert_eq!(times.controllers.iter().collect::<Vec<_>>(), [("shop", "job", &expected)]);
+        assert_eq!(
+            times.controllers.iter().collect::<Vec<_>>(),
+            [("shop", "job", &expected)]
+        );
         assert_eq!(processing.times("cloud", NOW), JobTimes::default());
 
-        // Of the last forty, two may be longer than the p95.
-        let long: Vec<_> = (1..=41).map(S).collect();
-        let JobTime { time, shortest, .. } = known(observed(&long)).unwrap();
-        assert_eq!((time.mean, time.p95, shortest), (Micros(21_500_000), S(39), S(2)));
+        // Of the last twenty, one may be longer than the p95.
+        let long: Vec<_> = (1..=21).map(S).collect();
+        let mut long = observed(&long);
+        let times = |processing: &mut Processing, now| {
+            let known = processing.times("edge", now).classes["shop"][Class::Batch].unwrap();
+            [known.time.mean, known.time.p95, known.shortest]
+        };
+        assert_eq!(times(&mut long, NOW), [Micros(11_500_000), S(20), S(2)]);
+        // After ten minutes, the new one counts as much as the last four: 18, 19, 20 and 21 s.
+        let late = NOW.after(GAP);
+        long.observe("edge", Class::Batch, "shop", None, S(2), late);
+        assert_eq!(times(&mut long, late), [S(16), S(21), S(2)]);
     }
 
     #[test]

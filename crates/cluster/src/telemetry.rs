@@ -180,8 +180,10 @@ impl Telemetry {
         all.min().map(|until| until.after(Micros(1)))
     }
 
-    /// Drops stale answers about traits and links.
+    /// Drops stale answers about traits, links and processing times. Their places and namespaces may not come again.
     pub fn expire(&mut self, now: Moment) {
+        self.samples
+            .retain(|(input, ..), sample| *input != Input::Processing || now <= sample.until);
         let samples = self.traits.iter_mut().flat_map(|(_, sites)| sites.values_mut());
         let stale = samples.filter(|sample| sample.until < now);
         stale.for_each(|sample| sample.value = None);
@@ -243,11 +245,14 @@ impl Telemetry {
     }
 
     /// Processing times at the site by namespace and class. The namespace is empty for all of them together. A p95 alone counts
-    /// as the mean as well. Cost: a pass over the processing times of all sites.
+    /// as the mean as well. Cost: a pass over the processing times of the site.
     pub fn processing(&self, site: &str, now: Moment) -> BTreeMap<Box<str>, PerClass<Option<ProcessingTime>>> {
         let mut times = BTreeMap::<Box<str>, PerClass<Option<ProcessingTime>>>::new();
-        let of_site = self.samples.iter().filter_map(|((_, place, work), sample)| {
-            let work = work.as_ref().filter(|_| place == site && now <= sample.until)?;
+        let first = (Input::Processing, site.to_owned(), None);
+        let of_site = self.samples.range(first..);
+        let of_site = of_site.take_while(|((input, place, _), _)| *input == Input::Processing && place == site);
+        let of_site = of_site.filter_map(|((.., work), sample)| {
+            let work = work.as_ref().filter(|_| now <= sample.until)?;
             Some((work, Micros(sample.value)))
         });
         // A mean comes before its p95.

@@ -18,7 +18,7 @@ use edgeward_kube::words;
 pub const RUN: usize = 5;
 
 /// The time between two of the probes that confirm that an endpoint is silent, or answers again.
-pub const CONFIRMATION_STEP: Micros = Micros::from_millis(250);
+pub const CONFIRMATION_STEP: Micros = Micros::from_millis(500);
 
 /// The link to each probed site; `None` until its first round of probes is over.
 pub type Links = BTreeMap<String, Option<Link>>;

@@ -90,8 +90,8 @@ pub struct Config {
     /// `avoid`: a cloud site with a degraded link is `Away`. `estimate`: pods with a deadline or latency target are judged by their
     /// time [over that link](../guide/decide.md#degraded-links)
     pub degraded_links: DegradedLinks,
-    /// The share of pods that should meet their deadline where edgeward expects it. `0.5` takes the mean of the processing time and
-    /// the RTT, a higher number a [longer time](../guide/decide.md#time)
+    /// The share of pods that should finish within the time that edgeward compares with their deadline. `0.5` uses the mean, `0.95`
+    /// the p95 ([confidence](../guide/decide.md#confidence))
     pub confidence: Confidence,
     /// A measurement that is older is stale. The view of a quiet cluster gets 30 s old, and a link is measured only by probes:
     /// the period of `probing`, and the time from one probe to the next, may be no longer than this

@@ -152,6 +152,8 @@ pub(in crate::cli) struct SiteItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     headroom_nodes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    trial: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::cli) score: Option<Value>,
 }
 
@@ -185,6 +187,7 @@ impl From<&Assessment<'_>> for SiteItem {
             times: times(assessment),
             fitting_nodes: assessment.fitting.len(),
             headroom_nodes: Some(assessment.headroom).filter(|nodes| *nodes > 0),
+            trial: assessment.is_trial.then_some(true),
             score: assessment.score.map(|score| json!(score)),
         }
     }
@@ -306,7 +309,13 @@ impl SiteItem {
             ms => ms.to_string(),
         };
         let [queue, processing, wan] = ["queueMs", "procMs", "wanMs"].map(part);
-        let sum = format!("queue {queue} + processing {processing} + WAN {wan}");
+        let p95 = |name: &str| {
+            self.times
+                .get(name)
+                .map_or_else(String::new, |ms| format!(" (p95 {ms})"))
+        };
+        let [of_processing, of_wan] = ["procP95Ms", "wanP95Ms"].map(p95);
+        let sum = format!("queue {queue} + processing {processing}{of_processing} + WAN {wan}{of_wan}");
         let nodes = sentences::fits(self.fitting_nodes as u64);
         let nodes = match self.headroom_nodes {
             None => nodes,
@@ -316,6 +325,7 @@ impl SiteItem {
         let refusals = refusals.map(|refusal| sentences::refusal(refusal.code, &refusal.numbers));
         let refusals = refusals.collect::<Vec<_>>().join("; ");
         let judged = match &*refusals {
+            "" if self.trial.is_some() => format!("{} as a trial", self.standing),
             "" => self.standing.to_owned(),
             refusals => format!("{}: {refusals}", self.standing),
         };

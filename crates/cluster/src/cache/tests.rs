@@ -839,7 +839,11 @@ fn measured_processing_mean_causes_no_delta() {
     fixture.node(&edge_node("a", 4000));
     let mean = |fixture: &mut Fixture, seconds: u64| {
         let mut telemetry = Telemetry::default();
-        let work = Work { namespace: "".into(), class: Class::Batch, is_p95: false };
+        let work = Work {
+            namespace: "".into(),
+            class: Class::Batch,
+            is_p95: false,
+        };
         let mean = Measurement::processing("edge", work, Micros::from_secs(seconds));
         let until = fixture.now.after(Micros::from_secs(60));
         telemetry.record(mean, fixture.now, until, &Config::default());
@@ -958,8 +962,14 @@ fn five_finished_jobs_set_estimate_of_class_and_controller() {
     fixture.pod(&done("5", "shop"));
     let ten_minutes = Some(ProcessingTime::all(Micros::from_secs(600)));
     let known = times(&mut fixture);
-    assert_eq!(known.classes["shop"][Class::Batch].map(|of_jobs| of_jobs.time), ten_minutes);
-    assert_eq!(known.controllers.get("shop", "nightly").map(|of_jobs| of_jobs.time), ten_minutes);
+    assert_eq!(
+        known.classes["shop"][Class::Batch].map(|of_jobs| of_jobs.time),
+        ten_minutes
+    );
+    assert_eq!(
+        known.controllers.get("shop", "nightly").map(|of_jobs| of_jobs.time),
+        ten_minutes
+    );
     assert_eq!(*fixture.publish().sites[1].job_times, JobTimes::default());
     fixture.wait(3_601);
     assert_eq!(times(&mut fixture), JobTimes::default(), "an hour ago");

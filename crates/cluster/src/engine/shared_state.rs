@@ -85,7 +85,9 @@ impl SharedState {
         if is_wanted() {
             let located = located_beside(workload, snapshot, &ledger, now.moment);
             assume_volumes(&mut ledger, workload, &verdict, snapshot, now);
-            record_trial(&mut ledger, workload, &verdict, now);
+            if let Some(chosen) = verdict.chosen().filter(|chosen| chosen.is_trial) {
+                ledger.record_trial(chosen.site.name(), workload, now.moment);
+            }
             if let (Some(chosen), Some(node)) = (verdict.chosen(), verdict.node) {
                 let reservation = Reservation::new(id, workload, chosen.site.name(), node);
                 ledger.reserve(reservation, now.moment, |kept| {
@@ -129,7 +131,6 @@ impl SharedState {
         let room = Room::new(snapshot, &ledger, queue_key, &workload.namespace).only_at(only);
         let verdict = decide(&workload, &room, config, now);
         assume_volumes(&mut ledger, &workload, &verdict, snapshot, now);
-        record_trial(&mut ledger, &workload, &verdict, now);
         let reservation = verdict.site().zip(verdict.node).map(|(site, node)| Reservation {
             releases: Some(Arc::clone(&gated.uid)),
             ..Reservation::new(id, &workload, site.name(), node)
@@ -157,13 +158,6 @@ fn assume_volumes(ledger: &mut Ledger, workload: &Workload<'_>, verdict: &Verdic
         ledger
             .assumed_volumes
             .assume(workload, volumes, &site.definition, now.moment);
-    }
-}
-
-/// Records the pod that finds out how fast its site is now.
-fn record_trial(ledger: &mut Ledger, workload: &Workload<'_>, verdict: &Verdict<'_>, now: Now) {
-    if let Some(chosen) = verdict.chosen().filter(|chosen| chosen.is_trial) {
-        ledger.record_trial(chosen.site.name(), workload, now.moment);
     }
 }
 

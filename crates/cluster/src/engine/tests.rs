@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use edgeward_decision::model::link::{Link, LinkState};
+use edgeward_decision::model::slo::PerClass;
+use edgeward_decision::model::snapshot::{JobTime, JobTimes, ProcessingTime};
 use edgeward_decision::testkit;
 use edgeward_decision::testkit::NOW;
 use edgeward_kube::node;
@@ -190,4 +192,58 @@ fn opting_out_forgets_decisions_of_the_namespace() {
     let namespace = |is_managed| Change::Namespace("shop".into(), is_managed);
     assert_eq!(bound_after(&[namespace(true)]), 1);
     assert_eq!(bound_after(&[namespace(false), namespace(true)]), 0);
+}
+
+#[test]
+fn one_pod_finds_out_whether_a_slow_cloud_has_become_faster() {
+    let fleet = json!({
+        "sites": [{"name": "edge", "kind": "edge"}, {"name": "cloud", "kind": "cloud", "wan": {"rttMs": 25, "lossPct": 0}}],
+        "nodes": [
+            {"name": "e", "labels": {"node.role/edge": "true"}, "allocatable": {"cpu": "1", "pods": 9}, "used": {"cpu": "1"}},
+            {"name": "c", "labels": {"node.role/cloud": "true"}, "allocatable": {"cpu": "64", "memory": "64Gi", "pods": 99}},
+        ],
+    });
+    let mut snapshot = testkit::snapshot(&fleet);
+    let seconds = Micros::from_secs;
+    let slow = JobTime {
+        time: ProcessingTime::all(seconds(20)),
+        shortest: seconds(5),
+        as_of: Some(NOW.moment),
+    };
+    let classes = [("shop".into(), PerClass([Some(slow); 3]))].into();
+    snapshot.sites[1].job_times = Arc::new(JobTimes {
+        classes,
+        ..JobTimes::default()
+    });
+    let shared = SharedState::new(Arc::new(snapshot), TTL);
+    let config = Config::read(&json!({"telemetryCacheTTL": "24h", "onNoCapacity": "edge"})).unwrap();
+    let mut ids = 0..;
+    let mut site = |minute: u64, class: &str, priority: &str| {
+        let annotations = json!({
+            "slo.example.io/class": class, "slo.example.io/deadlineMs": "15000", "slo.example.io/priority": priority,
+        });
+        let pod = json!({
+            "metadata": {"name": "p", "annotations": annotations},
+            "spec": {"containers": [{"resources": {"requests": {"cpu": "500m"}}}]},
+        });
+        let context = DecisionContext {
+            config: &config,
+            id: edgeward_decision::model::decision_id::DecisionId(ids.next().unwrap()),
+            now: NOW.at(NOW.moment.after(seconds(60 * minute))),
+        };
+        let read = std::cell::OnceCell::new();
+        let workload = testkit::workload(&pod, &config.keys);
+        let verdict = shared.review(&read, &workload, context, || true);
+        let chosen = verdict.chosen().unwrap();
+        (chosen.site.name().to_owned(), chosen.is_trial)
+    };
+    let (edge, trial) = (("edge".to_owned(), false), ("cloud".to_owned(), true));
+    // In half an hour, the time falls from 20 s to 5 s.
+    assert_eq!(site(10, "batch", "5"), edge);
+    let urgent = ("cloud".to_owned(), false);
+    assert_eq!(site(11, "latency", "7"), urgent);
+    assert_eq!(site(11, "batch", "5"), trial);
+    assert_eq!(site(12, "batch", "5"), edge);
+    assert_eq!(site(12, "throughput", "5"), trial);
+    assert_eq!(site(21, "batch", "5"), trial);
 }

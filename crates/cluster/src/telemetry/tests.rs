@@ -41,14 +41,36 @@ fn measured(measurements: impl IntoIterator<Item = Measurement>) -> Telemetry {
 fn value_counts_until_it_is_stale_or_replaced() {
     let time = |namespace: &str, is_p95, us| {
         let (namespace, class) = (namespace.into(), Class::Batch);
-        Measurement::processing("edge", Work { namespace, class, is_p95 }, Micros(us))
+        Measurement::processing(
+            "edge",
+            Work {
+                namespace,
+                class,
+                is_p95,
+            },
+            Micros(us),
+        )
     };
-    let times = [time("", false, 7), time("shop", true, 9), time("shop", false, 8), time("x", true, 5)];
+    let times = [
+        time("", false, 7),
+        time("shop", true, 9),
+        time("shop", false, 8),
+        time("x", true, 5),
+    ];
     let mut telemetry = measured(times.into_iter().chain([free_cpu(1_500)]));
     assert_eq!(telemetry.edge_free(Input::EdgeFreeCpu, at(70)).unwrap().value, 1_500);
     assert_eq!(telemetry.edge_free(Input::EdgeFreeCpu, at(71)), None);
     assert_eq!(telemetry.edge_free(Input::EdgeFreeMemory, at(10)), None);
-    let batch = |mean, p95| PerClass([None, None, Some(ProcessingTime { mean: Micros(mean), p95: Micros(p95) })]);
+    let batch = |mean, p95| {
+        PerClass([
+            None,
+            None,
+            Some(ProcessingTime {
+                mean: Micros(mean),
+                p95: Micros(p95),
+            }),
+        ])
+    };
     let known = [("", batch(7, 7)), ("shop", batch(8, 9)), ("x", batch(5, 5))];
     let known = known.map(|(namespace, times)| (namespace.into(), times));
     assert_eq!(telemetry.processing("edge", at(70)), known.into());

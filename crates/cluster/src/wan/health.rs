@@ -12,6 +12,10 @@ const DWELL: Micros = Micros::from_secs(30);
 /// The most outcomes in a window.
 const WINDOW: usize = 100;
 
+/// The number of answers of which the RTT p95 is taken: half an hour with the default probing. A service that is placed stays, so
+/// a busy minute should count for longer than the window.
+const HISTORY: usize = 900;
+
 /// The time constant of the average RTT.
 const AVERAGED_OVER: Micros = Micros::from_secs(30);
 
@@ -92,7 +96,7 @@ impl LinkHealth {
         Some(Link {
             state: self.state?,
             rtt: best.rtt,
-            rtt_p95: best.window.rtt_p95(),
+            rtt_p95: best.rtt_p95,
             loss: best.window.loss(),
             jitter: best.window.jitter(),
             average_rtt: best.average,
@@ -143,6 +147,10 @@ struct Path {
     reach: Reach,
     /// The RTT of the window, or of the last window with an answer.
     rtt: Option<Micros>,
+    /// The RTTs of the last [`HISTORY`] answers, oldest first.
+    history: VecDeque<Micros>,
+    /// The RTT that 19 of 20 of them do not exceed.
+    rtt_p95: Option<Micros>,
     /// The exponential average of the RTTs, and when the last probe was answered.
     average: Option<Micros>,
     last_answer: Moment,
@@ -172,6 +180,9 @@ impl Path {
         if let Some(rtt) = outcome {
             self.average = Some(self.averaged(rtt, at));
             self.last_answer = at;
+            self.history.drain(..(self.history.len() + 1).saturating_sub(HISTORY));
+            self.history.push_back(rtt);
+            self.rtt_p95 = self.rtt_p95();
         }
         self.last_outcome = Some(at);
         match self.reach {
@@ -184,6 +195,13 @@ impl Path {
             _ => {}
         }
         self.rtt = self.window.rtt().or(self.rtt);
+    }
+
+    /// The RTT that 19 of 20 answers of the history do not exceed; `None` without an answer. Cost: a pass over the history.
+    fn rtt_p95(&self) -> Option<Micros> {
+        let mut rtts: Vec<_> = self.history.iter().copied().collect();
+        let place = (rtts.len() * 19).div_ceil(20).checked_sub(1)?;
+        Some(*rtts.select_nth_unstable(place).1)
     }
 
     /// The exponential average with this answer. A lost probe is no sample of it.
@@ -251,15 +269,6 @@ impl Window {
             (sum + one.0.abs_diff(next.0), count + 1)
         });
         sum.checked_div(count).map(Micros)
-    }
-
-    /// The RTT that 19 of 20 answers do not exceed; `None` without an answer.
-    fn rtt_p95(&self) -> Option<Micros> {
-        let mut answered: Vec<_> = self.0.iter().flatten().copied().collect();
-        answered.sort_unstable();
-        answered
-            .get((answered.len() * 19).div_ceil(20).checked_sub(1)?)
-            .copied()
     }
 
     /// The RTT for decisions: the mean of the last [`RUN`] answered probes.

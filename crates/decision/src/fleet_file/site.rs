@@ -94,7 +94,11 @@ impl From<StatedTime> for ProcessingTime {
 impl From<ProcessingTime> for StatedTime {
     fn from(time: ProcessingTime) -> Self {
         let [mean, p95] = [time.mean, time.p95].map(ProcMs::from);
-        if mean == p95 { Self::Mean(mean) } else { Self::Both(MeanAndP95 { mean, p95 }) }
+        if mean == p95 {
+            Self::Mean(mean)
+        } else {
+            Self::Both(MeanAndP95 { mean, p95 })
+        }
     }
 }
 
@@ -177,7 +181,8 @@ impl SiteEntry {
         let link = self.wan.map(|wan| wan.link(thresholds, now, &mut checks));
         let of_jobs = |stated: &StatedTime| JobTime::from(ProcessingTime::from(*stated));
         let classes = self.observed_namespace_proc_ms.into_iter();
-        let classes = classes.map(|(namespace, stated)| (namespace, stated.stated().map(|time| time.as_ref().map(of_jobs))));
+        let classes =
+            classes.map(|(namespace, stated)| (namespace, stated.stated().map(|time| time.as_ref().map(of_jobs))));
         let job_times = JobTimes {
             classes: classes.collect(),
             controllers: self.observed_controller_proc_ms.map(of_jobs),

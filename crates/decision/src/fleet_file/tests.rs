@@ -238,7 +238,10 @@ fn nodes_belong_to_the_site_whose_selector_they_carry() {
         (10, 2, 1000)
     );
     let all = |us| ProcessingTime::all(Micros(us));
-    let in_shop = ProcessingTime { mean: Micros(6_000), p95: Micros(9_500) };
+    let in_shop = ProcessingTime {
+        mean: Micros(6_000),
+        p95: Micros(9_500),
+    };
     assert_eq!(edge.observed[Class::Batch], Some(all(7_000)));
     assert_eq!(edge.observed_in["shop"][Class::Batch], Some(in_shop));
     assert_eq!(edge.job_times.classes["shop"][Class::Batch], Some(all(7_500).into()));

@@ -286,6 +286,17 @@ pub struct JobTime {
     pub as_of: Option<Moment>,
 }
 
+impl JobTime {
+    /// The times at the speed factor `to`, if these are the times at the speed factor `from`.
+    pub fn rescaled(self, from: Permille, to: Permille) -> Self {
+        Self {
+            time: self.time.rescaled(from, to),
+            shortest: self.shortest.rescaled(from, to),
+            ..self
+        }
+    }
+}
+
 impl From<ProcessingTime> for JobTime {
     fn from(time: ProcessingTime) -> Self {
         Self {

@@ -22,10 +22,13 @@ pub(super) fn estimate(
 ) -> Estimate {
     let speed = site.definition.speed;
     let model = || ProcessingTime::all(model(slo.class, workload.request.cpu, site, config)).into();
-    let of_others = |time: Option<ProcessingTime>| Some(JobTime::from(time?.rescaled(Permille::ONE, speed)));
-    let observed = of_class(workload, slo.class, site).or_else(|| of_others(elsewhere.in_namespace));
+    let observed = of_class(workload, slo.class, site)
+        .or_else(|| Some(elsewhere.in_namespace?.rescaled(Permille::ONE, speed).into()));
     let of_class = observed.unwrap_or_else(model);
-    let of_controller = || of_controller(workload, site).or_else(|| of_others(elsewhere.of_controller));
+    let of_controller = || {
+        let of_others = || Some(elsewhere.of_controller?.rescaled(Permille::ONE, speed));
+        of_controller(workload, site).or_else(of_others)
+    };
     let known = match slo.processing {
         Some(stated) => {
             let edge_speed = elsewhere.edge.map_or(Permille::ONE, |edge| edge.definition.speed);
@@ -41,7 +44,8 @@ pub(super) fn estimate(
         queue: of_class.time.mean.times(pods_ahead(workload, slo, site, fits, config)),
         processing: processing.time.mean,
         is_guess: known.is_none(),
-        processing_p95: processing.time.p95,
+        // Of skewed times, the mean may be the longer one.
+        processing_p95: processing.time.p95.max(processing.time.mean),
         aged: aged(processing, now),
         wan,
         wan_p95,
@@ -53,7 +57,7 @@ pub(super) fn estimate(
 pub(super) struct Elsewhere<'s> {
     pub(super) edge: Option<&'s Site>,
     /// The time of the pod's controller at the first site where it was observed, at speed factor 1.
-    of_controller: Option<ProcessingTime>,
+    of_controller: Option<JobTime>,
     /// The same of its namespace and class, as measured.
     in_namespace: Option<ProcessingTime>,
 }
@@ -61,14 +65,19 @@ pub(super) struct Elsewhere<'s> {
 impl<'s> Elsewhere<'s> {
     /// Cost: a few searches for each site.
     pub(super) fn of(workload: &Workload<'_>, class: Class, snapshot: &'s Snapshot) -> Self {
-        let first = |observed: &dyn Fn(&Site) -> Option<ProcessingTime>| {
-            let at_speed_1 = |site: &Site| Some(observed(site)?.rescaled(site.definition.speed, Permille::ONE));
-            snapshot.sites.iter().find_map(at_speed_1)
+        let mut sites = snapshot.sites.iter();
+        let of_controller = |site: &Site| {
+            let speed = site.definition.speed;
+            Some(of_controller(workload, site)?.rescaled(speed, Permille::ONE))
+        };
+        let in_namespace = |site: &Site| {
+            let speed = site.definition.speed;
+            Some(in_namespace(workload, class, site)?.rescaled(speed, Permille::ONE))
         };
         Self {
             edge: snapshot.edge(),
-            of_controller: first(&|site| Some(of_controller(workload, site)?.time)),
-            in_namespace: first(&|site| in_namespace(workload, class, site)),
+            of_controller: sites.clone().find_map(of_controller),
+            in_namespace: sites.find_map(in_namespace),
         }
     }
 }

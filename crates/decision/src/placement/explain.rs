@@ -74,7 +74,10 @@ fn entries(verdict: &Verdict<'_>, entry: impl Fn(&Assessment<'_>) -> Value, byte
 
 /// A lower bound for the bytes of a site's entry: its name, `"":{"fit":0}`, `"eta":0,` if it is known, and a text for each refusal.
 fn least_length(assessment: &Assessment<'_>) -> usize {
-    let codes = assessment.refusals.iter().map(|refusal| refusal.code.as_str().len() + 3);
+    let codes = assessment
+        .refusals
+        .iter()
+        .map(|refusal| refusal.code.as_str().len() + 3);
     let eta = if assessment.estimate.eta().is_some() { 8 } else { 0 };
     assessment.site.name().len() + 12 + eta + codes.sum::<usize>()
 }
@@ -106,6 +109,9 @@ fn full(assessment: &Assessment<'_>) -> Value {
     entry.insert("fittingNodes".into(), assessment.fitting.len().into());
     if assessment.headroom > 0 {
         entry.insert("headroomNodes".into(), assessment.headroom.into());
+    }
+    if assessment.is_trial {
+        entry.insert("trial".into(), true.into());
     }
     if let Some(far) = chosen_far(assessment) {
         entry.insert("far".into(), far.into());

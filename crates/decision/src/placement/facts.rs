@@ -128,7 +128,7 @@ fn misses_time_at(case: &Case<'_, '_>, edge: &Assessment<'_>) -> bool {
 /// Whether a late cloud has a lower ETA than the edge. A pod with only a latency target serves from its site for as long as it
 /// lives, so it does not leave an edge that has room on a guess.
 fn late_cloud_is_sooner(case: &Case<'_, '_>, edge: &Assessment<'_>, cloud: &Assessment<'_>) -> bool {
-    let is_known = case.slo().deadline.is_some() || !edge.estimate.is_guess;
+    let is_known = case.slo().deadline.is_some() || !edge.estimate.is_guess && !cloud.estimate.is_guess;
     is_known && cloud.estimate.eta() < edge.estimate.eta()
 }
 
@@ -148,7 +148,7 @@ fn prefers_late_cloud(case: &Case<'_, '_>, edge: &Assessment<'_>, cloud: &Assess
 /// what its deadline leaves for that cloud, if that is less.
 fn is_lost(case: &Case<'_, '_>, cloud: &Assessment<'_>) -> bool {
     let limit = case.config.gating.limits[case.slo().class];
-    let time = cloud.estimate.processing + cloud.estimate.wan.unwrap_or_default();
+    let time = cloud.estimate.processing_at(case.config.confidence) + cloud.estimate.wan.unwrap_or_default();
     let slack = case
         .slo()
         .deadline

@@ -35,7 +35,7 @@ pub struct Room<'s, 'l> {
     /// The site where the release plan places the pod with its group.
     pub(super) only: Option<&'l str>,
     /// Whether a replica decides about a pod that is being created. Others may do so at the same time.
-    is_of_arrival: bool,
+    pub(super) is_of_arrival: bool,
 }
 
 /// Resources and pod slots that are taken from a node.

@@ -197,7 +197,7 @@ fn five_losses_make_link_unreachable_and_keep_last_rtt() {
         Link {
             state: LinkState::Unreachable,
             rtt: Some(Micros::from_millis(20)),
-            rtt_p95: None,
+            rtt_p95: Some(Micros::from_millis(20)),
             loss: Some(Permille(1_000)),
             jitter: None,
             average_rtt: Some(Micros::from_millis(20)),
@@ -411,7 +411,11 @@ fn first_outcome_that_contradicts_the_state_is_confirmed_at_once() {
         link.health.begins_confirmation(0, link.now, timeout)
     };
     // Nothing is known before the fifth outcome.
-    assert!(![Some(20), None, Some(20), Some(20), Some(20)].into_iter().any(&mut confirms));
+    assert!(
+        ![Some(20), None, Some(20), Some(20), Some(20)]
+            .into_iter()
+            .any(&mut confirms)
+    );
     assert!(confirms(None));
     // The probes that confirm it take a second and the timeout.
     assert!(!confirms(Some(20)) && !confirms(None));
@@ -419,5 +423,8 @@ fn first_outcome_that_contradicts_the_state_is_confirmed_at_once() {
     assert!(![None; 4].into_iter().any(&mut confirms));
     assert!(confirms(Some(20)), "silent");
     assert!(!confirms(Some(20)));
-    assert!(!link.health.begins_confirmation(1, link.now, timeout), "no such endpoint");
+    assert!(
+        !link.health.begins_confirmation(1, link.now, timeout),
+        "no such endpoint"
+    );
 }

@@ -41,16 +41,19 @@ pub(super) fn latency_target_missed(case: &Case<'_, '_>, found: &Assessment<'_>)
     Some(refusal.with("boundMs", target))
 }
 
-/// Whether the pod only meets its time if the site has become faster since its time was observed, and may find out: no urgent pod
-/// of class `latency`, and none while another one does.
+/// Whether the pod only meets its time if the site has become faster since its time was observed, and may find out: a pod that is
+/// being created, has a deadline and no group, is no urgent pod of class `latency`, and is the only one of its kind for a while.
 pub(super) fn is_trial(case: &Case<'_, '_>, site: &Site, estimate: &Estimate) -> bool {
     let misses = |estimate: &Estimate| misses_deadline(case, estimate) || misses_target(case, estimate);
+    let (room, workload) = (case.room, case.workload);
     let is_spared = case.slo().class == Class::Latency && is_urgent(case);
-    let has_tried = || {
-        let ledger = case.room.ledger;
-        ledger.has_tried(site.name(), case.workload, case.now.moment)
-    };
-    estimate.aged > Micros(0) && misses(estimate) && !misses(&estimate.at_best()) && !is_spared && !has_tried()
+    // A service has no deadline. It would stay, and no time of it be observed.
+    let may_try = room.is_of_arrival && case.slo().deadline.is_some() && workload.membership().is_none() && !is_spared;
+    may_try
+        && estimate.aged > Micros(0)
+        && misses(estimate)
+        && !misses(&estimate.at_best())
+        && !room.ledger.has_tried(site.name(), workload, case.now.moment)
 }
 
 fn misses_deadline(case: &Case<'_, '_>, estimate: &Estimate) -> bool {

@@ -27,7 +27,9 @@ impl Run<'_> {
         let times = self.request_times();
         let (now, seen) = (self.now, clock(self.now).moment);
         let Some(edgeward) = self.edgeward() else { return };
-        let Some(prometheus) = queried(&edgeward.config) else { return };
+        let Some(prometheus) = queried(&edgeward.config) else {
+            return;
+        };
         let (period, until) = (prometheus.period, seen.after(prometheus.staleness));
         let mut telemetry = Telemetry::default();
         for ((site, workload), mut times) in times {
@@ -60,7 +62,11 @@ impl Run<'_> {
     /// Times of requests by site and workload.
     fn request_times(&self) -> BTreeMap<(usize, usize), Vec<Micros>> {
         let mut times = BTreeMap::<_, Vec<_>>::new();
-        let running = self.pods.iter().enumerate().filter(|(_, pod)| pod.phase == Phase::Running);
+        let running = self
+            .pods
+            .iter()
+            .enumerate()
+            .filter(|(_, pod)| pod.phase == Phase::Running);
         for (number, pod) in running {
             let (PodWork::Replica { service, .. }, Some(node)) = (pod.work, pod.node) else {
                 continue;

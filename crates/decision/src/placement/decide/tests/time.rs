@@ -93,7 +93,10 @@ fn processing_time_is_stated_observed_or_modelled() {
             "of shop",
             r#"/sites/1/observedNamespaceProcMs={"shop": {"latency": 6}}"#,
         ),
-        ("measured", r#"/sites/1/measuredNamespaceProcMs={"shop": {"latency": {"mean": 8, "p95": 30}}}"#),
+        (
+            "measured",
+            r#"/sites/1/measuredNamespaceProcMs={"shop": {"latency": {"mean": 8, "p95": 30}}}"#,
+        ),
         ("of x", r#"/sites/1/observedNamespaceProcMs={"x": {"latency": 6}}"#),
         (
             "queue",
