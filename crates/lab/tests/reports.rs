@@ -200,7 +200,8 @@ fn example_scenarios_run() {
         let text = fs::read_to_string(&path).unwrap();
         let mut document: Value = serde_saphyr::from_str(&text).unwrap();
         document["warmupSeconds"] = 10.into();
-        document["durationSeconds"] = 60.into();
+        // The requests of a service are checked from a minute after it opens.
+        document["durationSeconds"] = 90.into();
         document["drainSeconds"] = 30.into();
         let load = |name: &str| fs::read_to_string(examples.join(name)).map_err(|error| error.to_string());
         let scenario = read(&document, &load).unwrap_or_else(|faults| panic!("{}: {faults}", path.display()));
