@@ -16,15 +16,7 @@ use edgeward_profiles::Series;
 use crate::prometheus::answer::{Failure, Outcome};
 
 /// The site and work that a series describes; no name and no work for a query with a single number.
-type Target<'s> = (&'s str, Option<WorkOf<'s>>);
-
-/// A [`Work`] that the labels of a series name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct WorkOf<'s> {
-    namespace: &'s str,
-    class: Class,
-    is_p95: bool,
-}
+type Target<'s> = (&'s str, Option<Work<&'s str>>);
 
 /// A measurement, and when it was true.
 type Reading = (Measurement, Moment);
@@ -144,7 +136,7 @@ fn target<'s>(input: Input, series: &'s Series, sites: &'s [Arc<SiteDefinition>]
             let site = named_site(series, sites, "site")?;
             let class = label(series, "class").and_then(Class::of_word);
             let class = class.ok_or_else(|| missing("no class is named", series))?;
-            let work = WorkOf {
+            let work = Work {
                 namespace: label(series, "namespace").unwrap_or_default(),
                 class,
                 is_p95: is_p95(series)?,

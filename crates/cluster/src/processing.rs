@@ -44,35 +44,29 @@ struct Site {
 #[derive(Debug, Clone, Default)]
 struct Observations {
     last: VecDeque<Micros>,
-    /// When the last of them was made.
-    as_of: Option<Moment>,
-    known: Option<JobTime>,
+    times: Option<JobTime>,
 }
 
 impl Observations {
-    /// Adds an observation. Cost: a sort of the last ones.
+    /// Adds an observation. Cost: a few passes over the last ones.
     fn observe(&mut self, time: Micros, now: Moment) {
-        let is_after_gap = self.as_of.is_some_and(|as_of| now.since(as_of) >= GAP);
+        let as_of = self.times.and_then(|times| times.as_of);
+        let is_after_gap = as_of.is_some_and(|as_of| now.since(as_of) >= GAP);
         let most = if is_after_gap { ENOUGH - 1 } else { KEPT - 1 };
         self.last.drain(..self.last.len().saturating_sub(most));
-        self.as_of = Some(now);
         self.last.push_back(time);
-        let mut sorted: Vec<_> = self.last.iter().copied().collect();
-        sorted.sort_unstable();
-        let sum: u128 = sorted.iter().map(|time| u128::from(time.0)).sum();
-        let mean = Micros((sum / sorted.len() as u128) as u64);
-        // The smallest observation that at least 95 % do not exceed.
-        let rank = (sorted.len() * 95).div_ceil(100);
-        let time = ProcessingTime {
-            mean,
-            p95: sorted[rank - 1],
-        };
-        let known = JobTime {
+        let mut last: Vec<_> = self.last.iter().copied().collect();
+        self.times = ProcessingTime::of(&mut last).map(|time| JobTime {
             time,
-            shortest: sorted[0],
+            shortest: last.into_iter().min().unwrap_or_default(),
             as_of: Some(now),
-        };
-        self.known = Some(known).filter(|_| sorted.len() >= ENOUGH && mean >= RESOLUTION);
+        });
+    }
+
+    /// The times, if there are enough of them and their mean is at least [`RESOLUTION`].
+    fn known(&self) -> Option<JobTime> {
+        let times = self.times.filter(|_| self.last.len() >= ENOUGH);
+        times.filter(|times| times.time.mean >= RESOLUTION)
     }
 }
 
@@ -106,12 +100,12 @@ impl Processing {
         site.classes.expire(now);
         site.controllers.expire(now);
         for ((namespace, class), observations) in site.classes.iter() {
-            if observations.known.is_some() {
-                times.classes.entry((&**namespace).into()).or_default()[*class] = observations.known;
+            if let Some(known) = observations.known() {
+                times.classes.entry((&**namespace).into()).or_default()[*class] = Some(known);
             }
         }
         for ([namespace, uid], observations) in site.controllers.iter() {
-            if let Some(known) = observations.known {
+            if let Some(known) = observations.known() {
                 times.controllers.entry(namespace, uid).insert_entry(known);
             }
         }

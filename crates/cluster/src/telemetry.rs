@@ -35,10 +35,10 @@ struct LinkTimes {
 }
 
 /// Whose processing time is measured.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Work {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Work<N = Box<str>> {
     /// The namespace; empty for all of them together.
-    pub namespace: Box<str>,
+    pub namespace: N,
     /// The class.
     pub class: Class,
     /// Whether the time is the p95 and not the mean.

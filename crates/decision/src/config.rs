@@ -187,6 +187,9 @@ impl Confidence {
     /// The time that this share of the pods does not exceed, by a logistic distribution with this mean and p95. The mean for a share
     /// of a half.
     pub fn between(self, mean: Micros, p95: Micros) -> Micros {
+        if self == Self::default() {
+            return mean;
+        }
         let odds = |share: f64| (share / (1.0 - share)).ln();
         let spread = (p95 - mean).0 as f64 * odds(self.0.0 as f64 / 1_000.0) / odds(0.95);
         mean + Micros(spread.round() as u64)

@@ -86,6 +86,12 @@ impl Micros {
         Self(self.0.saturating_mul(count))
     }
 
+    /// The time that 19 of 20 of these do not exceed; `None` if there are none. Reorders them. Cost: a pass over them.
+    pub fn p95(times: &mut [Self]) -> Option<Self> {
+        let place = (times.len() * 19).div_ceil(20).checked_sub(1)?;
+        Some(*times.select_nth_unstable(place).1)
+    }
+
     /// Converts a duration at the speed factor `from` to the speed factor `to`, rounded up. A factor of zero counts as
     /// one thousandth.
     pub fn rescaled(self, from: Permille, to: Permille) -> Self {

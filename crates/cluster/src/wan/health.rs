@@ -182,7 +182,8 @@ impl Path {
             self.last_answer = at;
             self.history.drain(..(self.history.len() + 1).saturating_sub(HISTORY));
             self.history.push_back(rtt);
-            self.rtt_p95 = self.rtt_p95();
+            let mut rtts: Vec<_> = self.history.iter().copied().collect();
+            self.rtt_p95 = Micros::p95(&mut rtts);
         }
         self.last_outcome = Some(at);
         match self.reach {
@@ -195,13 +196,6 @@ impl Path {
             _ => {}
         }
         self.rtt = self.window.rtt().or(self.rtt);
-    }
-
-    /// The RTT that 19 of 20 answers of the history do not exceed; `None` without an answer. Cost: a pass over the history.
-    fn rtt_p95(&self) -> Option<Micros> {
-        let mut rtts: Vec<_> = self.history.iter().copied().collect();
-        let place = (rtts.len() * 19).div_ceil(20).checked_sub(1)?;
-        Some(*rtts.select_nth_unstable(place).1)
     }
 
     /// The exponential average with this answer. A lost probe is no sample of it.

@@ -268,6 +268,16 @@ impl ProcessingTime {
         Self { mean, p95: mean }
     }
 
+    /// The mean and p95 of these times; `None` if there are none. Reorders them. Cost: a pass over them.
+    pub fn of(times: &mut [Micros]) -> Option<Self> {
+        let sum: u128 = times.iter().map(|time| u128::from(time.0)).sum();
+        let mean = sum.checked_div(times.len() as u128)?;
+        Some(Self {
+            mean: Micros(u64::try_from(mean).unwrap_or(u64::MAX)),
+            p95: Micros::p95(times)?,
+        })
+    }
+
     /// The time at the speed factor `to`, if this is the time at the speed factor `from`.
     pub fn rescaled(self, from: Permille, to: Permille) -> Self {
         let [mean, p95] = [self.mean, self.p95].map(|time| time.rescaled(from, to));

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use edgeward_cluster::engine::Change;
 use edgeward_cluster::telemetry::{Measurement, Telemetry, Work};
 use edgeward_decision::config::{Config, Input, Prometheus};
+use edgeward_decision::model::snapshot::ProcessingTime;
 use edgeward_kube::units::Micros;
 
 use super::{Event, Run, clock};
@@ -35,10 +36,10 @@ impl Run<'_> {
         for ((site, workload), mut times) in times {
             let workload = &self.scenario.workloads[workload];
             let Some(slo) = workload.slo else { continue };
-            times.sort_unstable();
-            let sum: u64 = times.iter().map(|time| time.0).sum();
-            let p95 = times[(times.len() * 95).div_ceil(100) - 1];
-            for (is_p95, value) in [(false, Micros(sum / times.len() as u64)), (true, p95)] {
+            let Some(time) = ProcessingTime::of(&mut times) else {
+                continue;
+            };
+            for (is_p95, value) in [(false, time.mean), (true, time.p95)] {
                 let work = Work {
                     namespace: (*workload.name).into(),
                     class: slo.class,
