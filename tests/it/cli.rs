@@ -236,6 +236,22 @@ fn workload_template_is_reviewed_as_pod() {
 }
 
 #[test]
+fn review_of_cron_job_takes_times_of_its_earlier_jobs() {
+    let fleet = std::fs::read_to_string(workspace().join("examples/fleet.yaml")).unwrap();
+    let times = "kind: edge\n    observedControllerProcMs: {shop: {cronjob/nightly: 8500}}\n";
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(fleet.replacen("kind: edge\n", times, 1).as_bytes())
+        .unwrap();
+    let pod = "{metadata: {annotations: {slo.example.io/class: batch}}, spec: {containers: []}}";
+    let spec = format!("{{jobTemplate: {{spec: {{template: {pod}}}}}}}");
+    let document = format!("{{kind: CronJob, metadata: {{name: nightly, namespace: shop}}, spec: {spec}}}");
+    let path = file.path().to_str().unwrap();
+    let output = edgeward(&["review", "--fleet", path, "-f", "-", "-o", "json"], &document);
+    let list: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+    assert_eq!(list["items"][0]["sites"][0]["procMs"], 8500, "{list}");
+}
+
+#[test]
 fn review_shows_how_many_pods_start_together() {
     let annotations =
         r#"{"slo.example.io/class": "batch", "slo.example.io/group": "shop", "slo.example.io/groupSize": "3"}"#;

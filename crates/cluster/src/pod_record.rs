@@ -30,7 +30,7 @@ pub struct PodRecord {
     pub name: Box<str>,
     /// Namespace.
     pub namespace: Box<str>,
-    /// Uid of the controller, followed by its revision if it has one.
+    /// [`Pod::controller_key`](edgeward_kube::pod::Pod::controller_key).
     pub controller: Option<Box<str>>,
     /// Labels, as `key=value,key=value`. Empty if that is too long.
     pub labels: Box<str>,

@@ -46,7 +46,7 @@ pub struct Config {
     #[serde(rename = "domain")]
     #[schemars(with = "Domain")]
     pub keys: Keys,
-    /// Namespaces whose pods pass through, besides `kube-system`, `edgeward-system` and the value of `serve --namespace`
+    /// Namespaces whose pods pass through, in addition to `kube-system`, `edgeward-system` and the value of `serve --namespace`
     #[serde(skip_serializing, deserialize_with = "besides_own")]
     #[schemars(with = "Vec<texts::Namespace>")]
     pub excluded_namespaces: Vec<String>,
@@ -128,7 +128,7 @@ pub type LossThreshold = Decimal<1, 1, 1_000>;
 pub struct PodPriority(pub i32);
 
 words! {
-    /// What becomes of a pod whose SLO is invalid.
+    /// How edgeward treats a pod with an invalid SLO.
     pub enum InvalidSlo {
         /// Decided without time bound and offload; kubectl shows a warning.
         Warn = "warn",
@@ -138,7 +138,7 @@ words! {
 }
 
 words! {
-    /// What becomes of a cloud whose WAN is degraded.
+    /// How edgeward treats a cloud with a degraded WAN.
     pub enum DegradedLinks {
         /// No pod goes there.
         Avoid = "avoid",
@@ -152,7 +152,7 @@ words! {
     pub enum SitePolicy {
         /// The one with the lowest ETA.
         LowestEta = "lowest-eta",
-        /// The one that costs least; those of which nobody says what they cost are last.
+        /// The cheapest one; sites without a stated cost are last.
         LowestCost = "lowest-cost",
         /// The one with the fewest pods of the same controller.
         Spread = "spread",
@@ -312,7 +312,7 @@ impl Config {
         Thresholds::from(self).with(own.unwrap_or_default())
     }
 
-    /// What does not go together. A link that is measured less often than its measurement lasts is stale between two probes.
+    /// Reports settings that contradict each other. A link is stale between two probes if a measurement lasts less long than the time between them.
     fn check(&self, faults: &mut Vec<Fault>) {
         let (period, gap, ttl) = (self.probing.period, self.probing.longest_gap(), self.telemetry_ttl);
         if period > ttl {
@@ -334,7 +334,7 @@ impl Config {
     }
 }
 
-/// Namespaces besides those that are there.
+/// Namespaces, in addition to the default ones.
 fn besides_own<'de, D: Deserializer<'de>>(stated: D) -> Result<Vec<String>, D::Error> {
     let mut namespaces = Config::default().excluded_namespaces;
     namespaces.extend(Vec::<String>::deserialize(stated)?);

@@ -106,7 +106,7 @@ impl<'a> Pod<'a> {
             intent,
             bound: !self.spec.node_name.is_empty(),
             mirror: self.is_mirror(),
-            controller: self.controller_uid(),
+            controller: self.controller_key(),
             daemonset: self.is_of_daemonset(),
             shadow: false,
             gates: self

@@ -30,6 +30,9 @@ pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// Maximum length of a uid, in bytes. It is above the length of every real uid.
 const LONGEST_UID: usize = 64;
 
+/// Maximum length of a CronJob's name, in bytes.
+const LONGEST_CRON_JOB: usize = 52;
+
 /// Maximum length of the hash in the name of a ControllerRevision, in bytes. It is above that of every real hash.
 const LONGEST_REVISION: usize = 16;
 
@@ -212,9 +215,13 @@ impl<'a> Pod<'a> {
 
     /// Uid of the controller, followed by its revision if the pod states one. `None` if the uid is longer than every
     /// real uid. Each revision of a StatefulSet counts as a controller of its own, just as each revision of a
-    /// Deployment does.
-    pub fn controller_uid(&self) -> Option<Cow<'a, str>> {
-        let uid = &self.controller()?.uid;
+    /// Deployment does. All Jobs of a CronJob count as one: `cronjob/` and its name.
+    pub fn controller_key(&self) -> Option<Cow<'a, str>> {
+        let controller = self.controller()?;
+        if let Some(name) = controller.cron_job() {
+            return Some(format!("cronjob/{name}").into());
+        }
+        let uid = &controller.uid;
         let revision = self
             .label("controller-revision-hash")
             .and_then(|label| label.rsplit('-').next());
@@ -225,6 +232,16 @@ impl<'a> Pod<'a> {
             Some(revision) => format!("{}/{revision}", &**uid).into(),
             None => uid.0.clone(),
         })
+    }
+}
+
+impl fields::OwnerReference<'_> {
+    /// The name of the CronJob that creates such Jobs. Their names end with the minute for which they were scheduled, in
+    /// minutes since 1970.
+    fn cron_job(&self) -> Option<&str> {
+        let (name, minute) = self.name.rsplit_once('-')?;
+        let is_minute = minute.len() == 8 && minute.bytes().all(|byte| byte.is_ascii_digit());
+        (self.kind == "Job" && is_minute && (1..=LONGEST_CRON_JOB).contains(&name.len())).then_some(name)
     }
 }
 

@@ -238,6 +238,9 @@ pub enum Arrivals {
 #[derive(Debug, Clone)]
 pub struct Workload {
     pub name: String,
+    pub namespace: String,
+    /// Whether the Jobs are the runs of one CronJob.
+    pub is_cron_job: bool,
     /// The SLO that the pods state; `None` for pods that edgeward does not manage.
     pub slo: Option<Slo>,
     pub request: Amounts,
@@ -264,6 +267,8 @@ impl Workload {
     fn new(name: &str, manifest: Value, service: Distribution, kind: WorkloadKind) -> Self {
         Self {
             name: name.to_owned(),
+            namespace: name.to_owned(),
+            is_cron_job: false,
             slo: None,
             request: Amounts::default(),
             manifest,

@@ -42,9 +42,15 @@ fn attained(name: &str, policies: &[Policy]) -> BTreeMap<Policy, f64> {
 /// During rollouts, pods of a service wait for the edge, which serves them better.
 #[test]
 fn rolling_updates_leave_services_at_the_edge() {
-    let found = attained("rolling-updates.yaml", &[Policy::EdgeOnly, Policy::Edgeward]);
+    let policies = [Policy::EdgeOnly, Policy::Edgeward, Policy::Clairvoyant];
+    let found = attained("rolling-updates.yaml", &policies);
     assert!(found[&Policy::Edgeward] >= 98.0, "{found:?}");
     assert!(found[&Policy::Edgeward] >= found[&Policy::EdgeOnly] - 1.0, "{found:?}");
+    // It judges a service by the p95 of its requests and not by one request.
+    assert!(
+        found[&Policy::Clairvoyant] >= found[&Policy::Edgeward] - 1.0,
+        "{found:?}"
+    );
 }
 
 /// A cloud that loses one probe in 500 by chance is still used. After an outage, pods that are already late do not
@@ -90,6 +96,49 @@ fn estimate_uses_a_poor_wan() {
     let [latency, throughput, batch] = estimating;
     assert!(latency >= avoiding[0], "{avoiding:?} {estimating:?}");
     assert!(throughput >= 990 && batch >= 990, "{avoiding:?} {estimating:?}");
+}
+
+/// With a higher confidence, a profile sends only Jobs to a slower cloud that are in time there.
+#[test]
+fn confidence_keeps_jobs_in_time_under_a_profile() {
+    let [mean, sure] = ["0.5", "0.9"].map(|confidence| {
+        let mut scenario = scenario("greener-jobs.yaml");
+        Arc::make_mut(&mut scenario.config).confidence = serde_json::from_str(confidence).unwrap();
+        let plan = Plan {
+            policies: vec![Policy::EdgewardProfile],
+            seeds: vec![1, 2],
+            threads: 2,
+        };
+        let results = carry_out(&scenario, &plan, &AtomicBool::new(false), |_, _| {}).unwrap();
+        let runs = &results.runs[&Policy::EdgewardProfile];
+        let in_clouds = runs.values().map(|run| run.cloud_fraction().unwrap()).sum::<f64>() / 2.0;
+        let attained = runs.values().map(|run| run.attained());
+        let (met, asked) = attained.fold((0, 0), |(met, asked), run| (met + run.met, asked + run.asked));
+        (100.0 * met as f64 / asked as f64, in_clouds)
+    });
+    assert!(mean.0 < 92.0 && mean.1 > 0.8, "{mean:?}");
+    assert!(sure.0 > 94.0 && sure.1 > 0.3, "{sure:?}");
+}
+
+/// The short work of a namespace is told from the long work by its CronJob.
+#[test]
+fn times_of_cron_jobs_are_told_apart() {
+    let [alone, together] = [false, true].map(|is_cron_job| {
+        let mut scenario = scenario("cron-jobs.yaml");
+        scenario
+            .workloads
+            .iter_mut()
+            .for_each(|workload| workload.is_cron_job = is_cron_job);
+        let plan = Plan {
+            policies: vec![Policy::Edgeward],
+            seeds: (1..=4).collect(),
+            threads: 2,
+        };
+        let results = carry_out(&scenario, &plan, &AtomicBool::new(false), |_, _| {}).unwrap();
+        let runs = results.runs[&Policy::Edgeward].values().map(|run| run.attained());
+        runs.map(|run| run.asked - run.met).sum::<u64>()
+    });
+    assert!(together < alone, "missed: {together} together, {alone} alone");
 }
 
 /// A performance profile moves pods to the greener site. The WAN costs latency targets, but no deadlines.

@@ -202,7 +202,7 @@ fn record_with(pod: &Pod<'_>, status: &Status<'_>, intent: Option<&Intent>, keys
         uid: text(&metadata.uid)?,
         name: start(pod.name(), LONGEST_NAME).into(),
         namespace: text(&metadata.namespace)?,
-        controller: pod.controller_uid().map(Box::from),
+        controller: pod.controller_key().map(Box::from),
         labels: pod.labels_text().into(),
         created: metadata.creation_timestamp.parse().ok(),
         scheduler: scheduler(pod).map(Box::from),

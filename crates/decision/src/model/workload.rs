@@ -60,7 +60,7 @@ pub struct Workload<'a> {
     pub bound: bool,
     /// Whether the pod mirrors a static pod.
     pub mirror: bool,
-    /// Uid of the controller, followed by its revision if it has one.
+    /// [`Pod::controller_key`](edgeward_kube::pod::Pod::controller_key).
     pub controller: Option<Cow<'a, str>>,
     /// Whether a DaemonSet controls the pod.
     pub daemonset: bool,

@@ -56,7 +56,7 @@ pub(super) fn estimate(
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Elsewhere<'s> {
     pub(super) edge: Option<&'s Site>,
-    /// The time of the pod's controller at the first site where it was observed, at speed factor 1.
+    /// The time of the pod's controller at the site where it was observed last, at speed factor 1.
     of_controller: Option<JobTime>,
     /// The same of its namespace and class, as measured.
     in_namespace: Option<ProcessingTime>,
@@ -76,7 +76,12 @@ impl<'s> Elsewhere<'s> {
         };
         Self {
             edge: snapshot.edge(),
-            of_controller: sites.clone().find_map(of_controller),
+            // The first site, if none states when.
+            of_controller: sites
+                .clone()
+                .rev()
+                .filter_map(of_controller)
+                .max_by_key(|time| time.as_of),
             in_namespace: sites.find_map(in_namespace),
         }
     }

@@ -161,7 +161,7 @@ impl Run<'_> {
                 replica.apply(&Change::Node(Box::new(node.node.clone())), Micros(0));
             }
             for workload in &scenario.workloads {
-                replica.apply(&Change::Namespace((*workload.name).into(), true), Micros(0));
+                replica.apply(&Change::Namespace((*workload.namespace).into(), true), Micros(0));
             }
             for pod in &initial {
                 replica.apply(pod, Micros(0));

@@ -116,6 +116,7 @@ impl Scenario {
             }
         };
         workload.name.clone_from(&line.namespace);
+        workload.namespace.clone_from(&line.namespace);
         workload.priority = line.priority;
         workload.slo = line.class.map(|class| Slo {
             class,

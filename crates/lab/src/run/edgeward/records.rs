@@ -29,7 +29,9 @@ pub(super) struct Records {
     /// Whether pods have members, because pods may be moved.
     can_move: bool,
     manifests: Vec<Value>,
-    names: Vec<Box<str>>,
+    namespaces: Vec<Box<str>>,
+    /// The name of each workload that is a CronJob.
+    cron_jobs: Vec<Option<Box<str>>>,
     sites: Vec<Arc<SiteDefinition>>,
     workloads: Vec<Workload<'static>>,
     /// Records by workload and placement, as read from pods without a node.
@@ -48,14 +50,6 @@ pub(super) fn number(uid: &str) -> Option<PodNumber> {
     Some((high << 32) | low)
 }
 
-fn controller(pod: &Pod) -> (String, &'static str) {
-    match pod.work {
-        Work::Task(_) => (format!("job-{:x}", pod.job), "Job"),
-        Work::Replica { service, revision, .. } => (format!("rs-{service}-{revision}"), "ReplicaSet"),
-        Work::Initial => (format!("initial-{}", pod.workload), "ReplicaSet"),
-    }
-}
-
 impl Records {
     /// Creates the records. Pods that state an SLO name this profile, if any.
     pub(super) fn new(scenario: &Scenario, profile: Option<&str>, can_move: bool) -> Self {
@@ -72,12 +66,14 @@ impl Records {
                 manifest
             })
             .collect();
-        let names: Vec<Box<str>> = scenario
+        let namespaces: Vec<Box<str>> = scenario
             .workloads
             .iter()
-            .map(|workload| (*workload.name).into())
+            .map(|workload| (*workload.namespace).into())
             .collect();
-        let workloads = manifests.iter().zip(&names).map(|(manifest, name)| {
+        let cron_jobs = scenario.workloads.iter();
+        let cron_jobs = cron_jobs.map(|workload| workload.is_cron_job.then(|| (*workload.name).into()));
+        let workloads = manifests.iter().zip(&namespaces).map(|(manifest, name)| {
             let text = manifest.to_string();
             let pod = read(&text);
             let namespace = Cow::Owned(name.to_string());
@@ -85,7 +81,8 @@ impl Records {
         });
         Self {
             workloads: workloads.collect(),
-            names,
+            namespaces,
+            cron_jobs: cron_jobs.collect(),
             sites: scenario.sites.iter().map(|site| Arc::clone(&site.definition)).collect(),
             forms: HashMap::new(),
             manifests,
@@ -95,7 +92,7 @@ impl Records {
     }
 
     pub(super) fn workload(&self, pod: &Pod) -> Workload<'static> {
-        let (uid, _) = controller(pod);
+        let (uid, _) = self.controller(pod);
         Workload {
             controller: Some(Cow::Owned(uid)),
             ..self.workloads[pod.workload].clone()
@@ -115,6 +112,16 @@ impl Records {
         PodRecord {
             member: member.map(Arc::new),
             ..self.record_without_member(number, pod, node, nominated, now)
+        }
+    }
+
+    /// The key and the kind of the pod's controller.
+    fn controller(&self, pod: &Pod) -> (String, &'static str) {
+        match (&pod.work, &self.cron_jobs[pod.workload]) {
+            (Work::Task(_), Some(name)) => (format!("cronjob/{name}"), "Job"),
+            (Work::Task(_), None) => (format!("job-{:x}", pod.job), "Job"),
+            (Work::Replica { service, revision, .. }, _) => (format!("rs-{service}-{revision}"), "ReplicaSet"),
+            (Work::Initial, _) => (format!("initial-{}", pod.workload), "ReplicaSet"),
         }
     }
 
@@ -146,7 +153,7 @@ impl Records {
         now: Micros,
     ) -> PodRecord {
         let uid = uid(number);
-        let (controller, kind) = controller(pod);
+        let (controller, kind) = self.controller(pod);
         if pod.phase == Phase::Gated {
             return self.gated(&uid, pod, &controller, kind);
         }
@@ -220,7 +227,7 @@ impl Records {
         let owner =
             json!([{"apiVersion": group, "kind": kind, "name": controller, "uid": controller, "controller": true}]);
         let metadata = json!({
-            "name": uid, "uid": uid, "namespace": *self.names[pod.workload], "resourceVersion": pod.version.to_string(),
+            "name": uid, "uid": uid, "namespace": *self.namespaces[pod.workload], "resourceVersion": pod.version.to_string(),
             "creationTimestamp": created(pod).to_string(), "ownerReferences": owner,
         });
         if let (Some(into), Value::Object(more)) = (manifest["metadata"].as_object_mut(), metadata) {
@@ -314,7 +321,7 @@ mod tests {
             (pod.site, pod.decision) = (Some(site), Some(7));
             let found = records.record(5, &pod, None, None, Micros(0));
             let uid = uid(5);
-            let (controller, kind) = controller(&pod);
+            let (controller, kind) = records.controller(&pod);
             let text = patched(&records.manifest(&pod, &uid, &controller, kind), cpu).to_string();
             let mut expected = pod_record::record(&read(&text), &records.keys).unwrap().unwrap();
             assert!(expected.decided.take().is_some());

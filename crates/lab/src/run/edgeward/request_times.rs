@@ -41,7 +41,7 @@ impl Run<'_> {
             };
             for (is_p95, value) in [(false, time.mean), (true, time.p95)] {
                 let work = Work {
-                    namespace: (*workload.name).into(),
+                    namespace: (*workload.namespace).into(),
                     class: slo.class,
                     is_p95,
                 };

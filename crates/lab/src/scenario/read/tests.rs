@@ -79,6 +79,8 @@ const FAULTS: &str = r#"/durationSeconds = null -> missing field `durationSecond
 /workloads/0/class = "fast" -> workloads[0].class: 
 /workloads/0/class = null -> workloads[0].latencyTargetMs: is stated without a class
 /workloads/0/name = "Camera 1" -> workloads[0].name: "Camera 1" is not the name of a namespace
+/workloads/0/namespace = "a/b" -> workloads[0].namespace: "a/b" is not the name of a namespace
+/workloads/1 = {"name": "a", "cronJob": true, "requests": {}, "serviceMs": 1, "deployment": {"replicas": 1}} -> workloads[1].cronJob: is stated without jobs
 /workloads/0/jobs = null -> workloads[0].jobs: needs exactly one of jobs and deployment
 /workloads/0/serviceMs = {"uniform": {"fromMs": 5, "toMs": 4}} -> workloads[0].serviceMs: toMs is less than fromMs
 /workloads/0/serviceMs = {} -> workloads[0].serviceMs: 

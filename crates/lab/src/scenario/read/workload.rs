@@ -21,6 +21,9 @@ type Millis = Decimal<0, 1, LONGEST>;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct StatedWorkload {
     pub(super) name: String,
+    namespace: Option<String>,
+    #[serde(default)]
+    cron_job: bool,
     class: Option<Class>,
     deadline_ms: Option<Millis>,
     latency_target_ms: Option<Millis>,
@@ -66,15 +69,23 @@ struct StatedDeployment {
     max_unavailable: u32,
 }
 
+fn check_name(field: &str, name: &str, checks: &mut Checks<'_>) {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_name = (1..=63).contains(&name.len()) && name.bytes().all(is_plain);
+    if !is_name || name.starts_with('-') || name.ends_with('-') {
+        let message = "is not the name of a namespace: lower-case letters, digits and `-`, at most 63";
+        checks.fault(field, format!("{name:?} {message}"));
+    }
+}
+
 impl StatedWorkload {
     pub(super) fn read(self, checks: &mut Checks<'_>, load: Load<'_>) -> Option<Workload> {
-        // The name is also the namespace of the workload's pods.
-        let name = &*self.name;
-        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        let is_name = (1..=63).contains(&name.len()) && name.bytes().all(is_plain);
-        if !is_name || name.starts_with('-') || name.ends_with('-') {
-            let message = "is not the name of a namespace: lower-case letters, digits and `-`, at most 63";
-            checks.fault("name", format!("{name:?} {message}"));
+        check_name("name", &self.name, checks);
+        if let Some(namespace) = &self.namespace {
+            check_name("namespace", namespace, checks);
+        }
+        if self.cron_job && self.jobs.is_none() {
+            checks.fault("cronJob", "is stated without jobs");
         }
         if self.class.is_none() {
             for (field, is_stated) in [
@@ -115,7 +126,7 @@ impl StatedWorkload {
             manifest["metadata"]["annotations"]["slo.example.io/processingMs"] = time(ms).to_string().into();
         }
         if self.unknown_scheduler {
-            manifest["spec"]["schedulerName"] = format!("{name}-scheduler").into();
+            manifest["spec"]["schedulerName"] = format!("{}-scheduler", self.name).into();
         }
         if let Some(selector) = self.node_selector {
             manifest["spec"]["nodeSelector"] = json!(selector);
@@ -147,7 +158,9 @@ impl StatedWorkload {
             drift: self.drift,
             termination: self.termination_ms.unwrap_or(Distribution::Constant(1_000.0)),
             kind: kind?,
+            namespace: self.namespace.unwrap_or_else(|| self.name.clone()),
             name: self.name,
+            is_cron_job: self.cron_job,
         })
     }
 }

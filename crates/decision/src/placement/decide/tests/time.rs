@@ -1,5 +1,7 @@
 //! Estimated completion times.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::decisions::{Definitions, made};
@@ -76,6 +78,36 @@ fn transfer_of_an_input_is_a_part_of_the_eta() {
         "cloud: cloud_edge_no_capacity"
     );
     assert_eq!(outcome(&fleet, &asking("2Gi", "300000")), "edge: edge_no_capacity");
+}
+
+#[test]
+fn time_of_the_controller_comes_from_the_site_observed_last() {
+    let cloud = |name: &str, ms: u64| {
+        json!({
+            "name": name, "kind": "cloud", "wan": {"rttMs": 25, "lossPct": 0.1},
+            "observedControllerProcMs": {"shop": {"job": ms}},
+        })
+    };
+    let sites = json!([{"name": "edge", "kind": "edge"}, cloud("c1", 100), cloud("c2", 200)]);
+    let owner = json!([{"kind": "Job", "uid": "job", "controller": true}]);
+    let pod = with(pod(json!({})), "/metadata/ownerReferences", owner).to_string();
+    let (pod, config) = (Pod::from_json(&pod).unwrap(), Config::default());
+    let workload = pod.workload("shop".into(), &config.keys);
+    for (finished, expected) in [
+        ([None, None], 100),
+        ([Some(9), Some(8)], 100),
+        ([Some(8), Some(9)], 200),
+    ] {
+        let mut snapshot = testkit::snapshot(&with(fleet(0), "/sites", sites.clone()));
+        for (site, second) in snapshot.sites[1..].iter_mut().zip(finished) {
+            let time = &mut Arc::make_mut(&mut site.job_times).controllers;
+            let as_of = second.map(|second| NOW.moment.before(Micros::from_secs(60 - second)));
+            time.entry("shop", "job").and_modify(|time| time.as_of = as_of);
+        }
+        let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
+        let at_edge = verdict.sites[0].estimate.processing;
+        assert_eq!(at_edge, Micros::from_millis(expected), "{finished:?}");
+    }
 }
 
 #[test]
