@@ -182,8 +182,15 @@ pub struct Prober {
     shared: Probers,
 }
 
-/// The endpoint and the outcome of a probe; `None` for a name lookup.
-type Done = Option<(usize, Result<Micros, Lost>)>;
+/// The outcome of a probe; `None` for a name lookup.
+type Done = Option<Probed>;
+
+struct Probed {
+    endpoint: usize,
+    /// Whether the probe confirms the outcome of another one.
+    confirms: bool,
+    outcome: Result<Micros, Lost>,
+}
 
 impl Prober {
     /// Sends five probes to each endpoint, 50 ms apart. Takes at most 3 s, whatever the timeout. Afterwards the site
@@ -216,9 +223,9 @@ impl Prober {
                 tokio::select! {
                     () = &mut wait => break,
                     Some(done) = self.jobs.next() => {
-                        let endpoint = done.as_ref().map(|(endpoint, _)| *endpoint);
+                        let probed = done.as_ref().filter(|done| !done.confirms).map(|done| done.endpoint);
                         self.fold(done);
-                        endpoint.into_iter().for_each(|endpoint| self.confirm(endpoint));
+                        probed.into_iter().for_each(|endpoint| self.confirm(endpoint));
                     }
                 }
             }
@@ -244,15 +251,20 @@ impl Prober {
 
     /// Sends a probe to each endpoint after this delay.
     fn send_all(&mut self, delay: Duration, timeout: Micros) {
-        (0..self.targets.len()).for_each(|endpoint| self.send(endpoint, delay, timeout));
+        (0..self.targets.len()).for_each(|endpoint| self.send(endpoint, false, delay, timeout));
     }
 
     /// Sends a probe to this endpoint after this delay.
-    fn send(&mut self, endpoint: usize, delay: Duration, timeout: Micros) {
+    fn send(&mut self, endpoint: usize, confirms: bool, delay: Duration, timeout: Micros) {
         let target = Arc::clone(&self.targets[endpoint]);
         let job = async move {
             tokio::time::sleep(delay).await;
-            Some((endpoint, target.probe(Duration::from_micros(timeout.0)).await))
+            let outcome = target.probe(Duration::from_micros(timeout.0)).await;
+            Some(Probed {
+                endpoint,
+                confirms,
+                outcome,
+            })
         };
         self.jobs.push(job.boxed());
     }
@@ -263,18 +275,25 @@ impl Prober {
         if self.health.begins_confirmation(endpoint, now, timeout) {
             for step in 1..RUN as u64 {
                 let delay = CONFIRMATION_STEP.times(step);
-                self.send(endpoint, Duration::from_micros(delay.0), timeout);
+                self.send(endpoint, true, Duration::from_micros(delay.0), timeout);
             }
         }
     }
 
     fn fold(&mut self, done: Done) {
-        let Some((endpoint, outcome)) = done else { return };
+        let Some(Probed {
+            endpoint,
+            confirms,
+            outcome,
+        }) = done
+        else {
+            return;
+        };
         let (was_silent, before) = (self.health.is_silent(endpoint), self.health.link());
         let rtt = outcome.as_ref().ok().copied();
         let thresholds = self.shared.thresholds.borrow().with(self.own);
         let now = self.shared.clock.moment();
-        self.health.record(endpoint, rtt, now, thresholds);
+        self.health.record(endpoint, rtt, confirms, now, thresholds);
         self.log(endpoint, &outcome, was_silent, before);
 
         let name = self.targets[endpoint].endpoint.to_string();

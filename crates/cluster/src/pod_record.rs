@@ -15,6 +15,7 @@ use edgeward_decision::model::remote_room::Start;
 use edgeward_decision::model::slo::{Class, Slo, SloFault};
 use edgeward_decision::model::workload::Workload;
 use edgeward_kube::constraints::{NodeConstraints, Toleration};
+use edgeward_kube::pod::JobRun;
 use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::Micros;
 
@@ -30,7 +31,7 @@ pub struct PodRecord {
     pub name: Box<str>,
     /// Namespace.
     pub namespace: Box<str>,
-    /// [`Pod::controller_key`](edgeward_kube::pod::Pod::controller_key).
+    /// Uid of the controller, followed by its revision if it has one.
     pub controller: Option<Box<str>>,
     /// Labels, as `key=value,key=value`. Empty if that is too long.
     pub labels: Box<str>,
@@ -63,7 +64,7 @@ pub struct PodRecord {
     /// Run time of a succeeded pod of a Job: that of the container that ran longest, in whole seconds as Kubernetes
     /// writes them. Start and end are both truncated, so the mean over many pods is right. The time does not include
     /// waiting for a node, image pulls, init containers, or earlier runs of a restarted container.
-    pub job_time: Option<Micros>,
+    pub job_run: Option<JobRun>,
     /// Set if the pod is being deleted. The inner value is its deletion timestamp, to the second, if it can be parsed.
     pub terminating: Option<Option<jiff::Timestamp>>,
     /// Whether a scheduling gate keeps the pod from kube-scheduler.

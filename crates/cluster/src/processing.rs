@@ -1,5 +1,5 @@
 //! Processing times, measured on finished pods of Jobs in opted-in namespaces. Each site has times for each namespace and
-//! class, and for each controller.
+//! class, and for each Job or CronJob.
 //!
 //! [`Processing`] keeps the last few times of each, and no pod.
 
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use edgeward_decision::model::slo::Class;
 use edgeward_decision::model::snapshot::{JobTime, JobTimes, ProcessingTime};
 use edgeward_decision::recent::Recent;
+use edgeward_kube::pod::CRON_JOB;
 use edgeward_kube::units::{Micros, Moment};
 
 /// The number of last observations that are kept for each key.
@@ -24,9 +25,12 @@ pub(crate) const RESOLUTION: Micros = Micros::from_secs(1);
 /// The number of observations from which they replace the model.
 const ENOUGH: usize = 5;
 
-/// Observations by key. They count for an hour after the last one. Beyond 4,096 keys, the one with the oldest observation is
-/// forgotten.
-type ByKey<K> = Recent<K, Observations, 3_600, 4_096>;
+/// For how long observations count after the last one, in seconds. A CronJob may run once a day.
+const HOUR: u64 = 3_600;
+const WEEK: u64 = 7 * 24 * 3_600;
+
+/// Observations by key. Beyond 4,096 keys, the one with the oldest observation is forgotten.
+type ByKey<K, const SECONDS: u64> = Recent<K, Observations, SECONDS, 4_096>;
 
 /// Observed processing times at all sites.
 #[derive(Debug, Default)]
@@ -35,91 +39,141 @@ pub(crate) struct Processing(BTreeMap<Box<str>, Site>);
 #[derive(Debug, Default)]
 struct Site {
     /// By namespace and class.
-    classes: ByKey<(Arc<str>, Class)>,
-    /// By namespace and uid of the controller.
-    controllers: ByKey<[Arc<str>; 2]>,
+    classes: ByKey<(Arc<str>, Class), HOUR>,
+    /// By namespace and uid.
+    jobs: ByKey<[Arc<str>; 2], HOUR>,
+    /// By namespace and key.
+    cron_jobs: ByKey<[Arc<str>; 2], WEEK>,
+    /// What they say, until they change.
+    known: Option<Arc<JobTimes>>,
 }
 
-/// The last observations, oldest first, and what they say.
 #[derive(Debug, Clone, Default)]
 struct Observations {
-    last: VecDeque<Micros>,
-    times: Option<JobTime>,
+    /// When each pod finished, in this order, and how long it took.
+    last: VecDeque<(Moment, Micros)>,
+    /// What they say.
+    time: Option<ProcessingTime>,
 }
 
 impl Observations {
     /// Adds an observation. Cost: a few passes over the last ones.
-    fn observe(&mut self, time: Micros, now: Moment) {
-        let as_of = self.times.and_then(|times| times.as_of);
-        let is_after_gap = as_of.is_some_and(|as_of| now.since(as_of) >= GAP);
-        let most = if is_after_gap { ENOUGH - 1 } else { KEPT - 1 };
-        self.last.drain(..self.last.len().saturating_sub(most));
-        self.last.push_back(time);
-        let mut last: Vec<_> = self.last.iter().copied().collect();
-        self.times = ProcessingTime::of(&mut last).map(|time| JobTime {
-            time,
-            shortest: last.into_iter().min().unwrap_or_default(),
-            as_of: Some(now),
-        });
+    fn observe(&mut self, time: Micros, finished: Moment) {
+        let at = self.last.partition_point(|(other, _)| *other <= finished);
+        self.last.insert(at, (finished, time));
+        let pairs = self.last.iter().zip(self.last.iter().skip(1));
+        let gaps = pairs.map(|(one, next)| next.0.since(one.0) >= GAP);
+        let gap = gaps.enumerate().filter(|(_, is_gap)| *is_gap).last();
+        let before_gap = gap.map_or(0, |(before, _)| (before + 1).saturating_sub(ENOUGH - 1));
+        self.last.drain(..before_gap.max(self.last.len().saturating_sub(KEPT)));
+        let mut times: Vec<_> = self.last.iter().map(|(_, time)| *time).collect();
+        self.time = ProcessingTime::of(&mut times);
     }
 
-    /// The times, if there are enough of them and their mean is at least [`RESOLUTION`].
-    fn known(&self) -> Option<JobTime> {
-        let times = self.times.filter(|_| self.last.len() >= ENOUGH);
-        times.filter(|times| times.time.mean >= RESOLUTION)
+    /// When the last pod finished.
+    fn as_of(&self) -> Option<Moment> {
+        self.last.back().map(|(finished, _)| *finished)
+    }
+
+    /// The times, if there are enough of them and their mean is at least [`RESOLUTION`]. They count for `seconds`.
+    fn known(&self, seconds: u64) -> Option<JobTime> {
+        let time = self
+            .time
+            .filter(|time| self.last.len() >= ENOUGH && time.mean >= RESOLUTION)?;
+        Some(JobTime {
+            time,
+            as_of: self.as_of(),
+            lasts: Micros::from_secs(seconds),
+        })
     }
 }
 
 impl Processing {
-    /// Adds a pod that finished at `site` after `duration`. `controller` is the uid of its controller in `namespace`. Cost:
-    /// a few searches.
+    /// Adds a pod that finished at `site` after `time`. `job` is the key of its Job in `namespace`. Cost: a few searches.
     pub(crate) fn observe(
         &mut self,
         site: &str,
         class: Class,
         namespace: &str,
-        controller: Option<&str>,
-        duration: Micros,
-        now: Moment,
+        job: Option<&str>,
+        time: Micros,
+        [finished, now]: [Moment; 2],
     ) {
         let site = self.0.entry(site.into()).or_default();
+        site.known = None;
         let namespace = Arc::<str>::from(namespace);
-        observe(&mut site.classes, (Arc::clone(&namespace), class), duration, now);
-        if let Some(uid) = controller {
-            observe(&mut site.controllers, [namespace, uid.into()], duration, now);
+        observe(
+            &mut site.classes,
+            (Arc::clone(&namespace), class),
+            time,
+            [finished, now],
+        );
+        match job {
+            Some(key) if key.starts_with(CRON_JOB) => {
+                observe(&mut site.cron_jobs, [namespace, key.into()], time, [finished, now]);
+            }
+            Some(uid) => observe(&mut site.jobs, [namespace, uid.into()], time, [finished, now]),
+            None => {}
         }
     }
 
     /// The site's times with enough observations, a recent last one, and a mean of at least [`RESOLUTION`]. Forgets old
-    /// ones. Cost: a pass over the site's keys.
-    pub(crate) fn times(&mut self, site: &str, now: Moment) -> JobTimes {
-        let mut times = JobTimes::default();
+    /// ones. Cost: a pass over the site's keys, if they changed.
+    pub(crate) fn times(&mut self, site: &str, now: Moment) -> Arc<JobTimes> {
         let Some(site) = self.0.get_mut(site) else {
-            return times;
+            return Arc::default();
         };
-        site.classes.expire(now);
-        site.controllers.expire(now);
-        for ((namespace, class), observations) in site.classes.iter() {
-            if let Some(known) = observations.known() {
+        let have_expired = [
+            site.classes.expire(now),
+            site.jobs.expire(now),
+            site.cron_jobs.expire(now),
+        ];
+        match &site.known {
+            Some(known) if have_expired == [false; 3] => Arc::clone(known),
+            _ => Arc::clone(site.known.insert(Arc::new(site.read()))),
+        }
+    }
+}
+
+impl Site {
+    fn read(&self) -> JobTimes {
+        let mut times = JobTimes::default();
+        for ((namespace, class), observations) in self.classes.iter() {
+            if let Some(known) = observations.known(HOUR) {
                 times.classes.entry((&**namespace).into()).or_default()[*class] = Some(known);
             }
         }
-        for ([namespace, uid], observations) in site.controllers.iter() {
-            if let Some(known) = observations.known() {
-                times.controllers.entry(namespace, uid).insert_entry(known);
+        let jobs = self
+            .jobs
+            .iter()
+            .map(|(key, observations)| (key, observations.known(HOUR)));
+        let cron_jobs = self.cron_jobs.iter();
+        let cron_jobs = cron_jobs.map(|(key, observations)| (key, observations.known(WEEK)));
+        for ([namespace, key], known) in jobs.chain(cron_jobs) {
+            if let Some(known) = known {
+                times.of_jobs.entry(namespace, key).insert_entry(known);
             }
         }
         times
     }
 }
 
-/// Adds an observation to those of this key, which begin again after an hour without any.
-fn observe<K: Ord + Clone>(by_key: &mut ByKey<K>, key: K, time: Micros, now: Moment) {
+/// Adds an observation to those of this key, unless it is too old to count. They begin again if the last one no longer counts.
+fn observe<K: Ord + Clone, const SECONDS: u64>(
+    by_key: &mut ByKey<K, SECONDS>,
+    key: K,
+    time: Micros,
+    [finished, now]: [Moment; 2],
+) {
+    if now.since(finished) >= Micros::from_secs(SECONDS) {
+        return;
+    }
     let counts = by_key.get(&key, now).is_some();
     let before = by_key.remove(&key).filter(|_| counts);
     let mut observations = before.unwrap_or_default();
-    observations.observe(time, now);
-    by_key.insert(key, observations, now);
+    observations.observe(time, finished);
+    let as_of = observations.as_of().unwrap_or(finished);
+    by_key.insert(key, observations, as_of);
 }
 
 #[cfg(test)]
@@ -135,7 +189,7 @@ mod tests {
     fn observed(times: &[Micros]) -> Processing {
         let mut processing = Processing::default();
         for &time in times {
-            processing.observe("edge", Class::Batch, "shop", Some("job"), time, NOW);
+            processing.observe("edge", Class::Batch, "shop", Some("job"), time, [NOW; 2]);
         }
         processing
     }
@@ -152,47 +206,44 @@ mod tests {
     #[test]
     fn times_are_used_after_five_observations() {
         let mut processing = observed(&[S(10), S(20), S(30), S(20)]);
-        assert_eq!(processing.times("edge", NOW), JobTimes::default());
-        processing.observe("edge", Class::Batch, "shop", Some("job"), S(20), NOW);
+        assert_eq!(*processing.times("edge", NOW), JobTimes::default());
+        processing.observe("edge", Class::Batch, "shop", Some("job"), S(20), [NOW; 2]);
         let times = processing.times("edge", NOW);
         let expected = JobTime {
             time: ProcessingTime {
                 mean: S(20),
                 p95: S(30),
             },
-            shortest: S(10),
             as_of: Some(NOW),
+            lasts: S(3_600),
         };
         let of_class = PerClass([None, None, Some(expected)]);
         assert_eq!(times.classes, BTreeMap::from([("shop".into(), of_class)]));
-        assert_eq!(
-            times.controllers.iter().collect::<Vec<_>>(),
-            [("shop", "job", &expected)]
-        );
-        assert_eq!(processing.times("cloud", NOW), JobTimes::default());
+        assert_eq!(times.of_jobs.iter().collect::<Vec<_>>(), [("shop", "job", &expected)]);
+        assert_eq!(*processing.times("cloud", NOW), JobTimes::default());
 
         // Of the last twenty, one may be longer than the p95.
         let long: Vec<_> = (1..=21).map(S).collect();
         let mut long = observed(&long);
         let times = |processing: &mut Processing, now| {
             let known = processing.times("edge", now).classes["shop"][Class::Batch].unwrap();
-            [known.time.mean, known.time.p95, known.shortest]
+            [known.time.mean, known.time.p95]
         };
-        assert_eq!(times(&mut long, NOW), [Micros(11_500_000), S(20), S(2)]);
+        assert_eq!(times(&mut long, NOW), [Micros(11_500_000), S(20)]);
         // After ten minutes, the new one counts as much as the last four: 18, 19, 20 and 21 s.
         let late = NOW.after(GAP);
-        long.observe("edge", Class::Batch, "shop", None, S(2), late);
-        assert_eq!(times(&mut long, late), [S(16), S(21), S(2)]);
+        long.observe("edge", Class::Batch, "shop", None, S(2), [late; 2]);
+        assert_eq!(times(&mut long, late), [S(16), S(21)]);
     }
 
     #[test]
     fn means_are_separate_per_namespace_and_controller() {
         let mut processing = observed(&[S(10); 4]);
-        processing.observe("edge", Class::Batch, "other", Some("job"), S(600), NOW);
-        processing.observe("edge", Class::Batch, "shop", None, S(10), NOW);
+        processing.observe("edge", Class::Batch, "other", Some("job"), S(600), [NOW; 2]);
+        processing.observe("edge", Class::Batch, "shop", None, S(10), [NOW; 2]);
         let times = processing.times("edge", NOW);
         assert_eq!(times.classes.keys().map(|name| &**name).collect::<Vec<_>>(), ["shop"]);
-        assert!(times.controllers.is_empty());
+        assert!(times.of_jobs.is_empty());
     }
 
     #[test]
@@ -207,15 +258,60 @@ mod tests {
         let end = late.before(Micros(1));
         let mut processing = observed(&[S(600); 5]);
         let at_end = processing.times("edge", end);
-        assert!(!at_end.classes.is_empty() && !at_end.controllers.is_empty());
+        assert!(!at_end.classes.is_empty() && !at_end.of_jobs.is_empty());
         // The namespace's other class keeps its own mean.
-        processing.observe("edge", Class::Latency, "shop", None, S(1), late);
-        assert_eq!(processing.times("edge", late), JobTimes::default());
-        processing.observe("edge", Class::Batch, "shop", Some("job"), S(1), late);
-        assert_eq!(processing.times("edge", late), JobTimes::default(), "one of five");
+        processing.observe("edge", Class::Latency, "shop", None, S(1), [late; 2]);
+        assert_eq!(*processing.times("edge", late), JobTimes::default());
+        processing.observe("edge", Class::Batch, "shop", Some("job"), S(1), [late; 2]);
+        assert_eq!(*processing.times("edge", late), JobTimes::default(), "one of five");
         processing.times("edge", late.after(Micros::from_secs(3_600)));
-        let Site { classes, controllers } = &processing.0["edge"];
-        assert!(classes.iter().next().is_none() && controllers.iter().next().is_none());
+        let Site { classes, jobs, .. } = &processing.0["edge"];
+        assert!(classes.iter().next().is_none() && jobs.iter().next().is_none());
+    }
+
+    /// Jobs that are found finished count from then on, in any order.
+    #[test]
+    fn times_are_as_old_as_the_pods() {
+        let mut processing = Processing::default();
+        let mut observe = |second: u64, time: u64| {
+            let (now, finished) = (NOW.after(S(10_000)), NOW.after(S(second)));
+            processing.observe("edge", Class::Batch, "shop", Some("job"), S(time), [finished, now]);
+        };
+        (0..5).for_each(|second| observe(second, 999));
+        (1..=20).rev().for_each(|time| observe(9_000 + time, time));
+        observe(8_000, 21);
+        let known = processing.times("edge", NOW.after(S(10_000)));
+        let time = known.of_jobs.get("shop", "job").unwrap();
+        assert_eq!(
+            (time.time.mean, time.as_of),
+            (Micros(10_500_000), Some(NOW.after(S(9_020))))
+        );
+    }
+
+    /// The Jobs of a CronJob that runs each day, and one that runs no longer.
+    #[test]
+    fn times_of_cron_jobs_count_for_a_week() {
+        let mut processing = Processing::default();
+        let day = |day: u64| NOW.after(S(24 * 3_600 * day));
+        for number in 0..7 {
+            processing.observe(
+                "edge",
+                Class::Batch,
+                "shop",
+                Some("cronjob/nightly"),
+                S(number),
+                [day(number); 2],
+            );
+        }
+        let times = |processing: &mut Processing, now| {
+            let known = processing.times("edge", now);
+            known
+                .of_jobs
+                .get("shop", "cronjob/nightly")
+                .map(|known| (known.time.mean, known.lasts))
+        };
+        assert_eq!(times(&mut processing, day(12)), Some((S(4), S(604_800))));
+        assert_eq!(times(&mut processing, day(13)), None);
     }
 
     #[test]
@@ -224,7 +320,7 @@ mod tests {
         let mut now = NOW;
         let mut observe = |uid: &str| {
             now = now.after(Micros(1));
-            processing.observe("edge", Class::Batch, "shop", Some(uid), S(5), now);
+            processing.observe("edge", Class::Batch, "shop", Some(uid), S(5), [now; 2]);
         };
         for i in 0..4_096 {
             (0..ENOUGH).for_each(|_| observe(&i.to_string()));
@@ -232,7 +328,7 @@ mod tests {
         observe("0");
         (0..ENOUGH).for_each(|_| observe("new"));
         let times = processing.times("edge", NOW);
-        let means = &times.controllers;
+        let means = &times.of_jobs;
         assert_eq!(means.iter().count(), 4_096);
         assert!(means.get("shop", "1").is_none());
         assert!(means.get("shop", "0").is_some() && means.get("shop", "new").is_some());
@@ -241,10 +337,9 @@ mod tests {
     proptest! {
         #[test]
         fn times_lie_between_smallest_and_largest_observation(times in vec(1_000_000..=u64::MAX, 5..60)) {
-            let JobTime { time, shortest, .. } = known(observed(&times.iter().copied().map(Micros).collect::<Vec<_>>())).unwrap();
+            let JobTime { time, .. } = known(observed(&times.iter().copied().map(Micros).collect::<Vec<_>>())).unwrap();
             let last = &times[times.len().saturating_sub(KEPT)..];
-            prop_assert_eq!(last.iter().min(), Some(&shortest.0));
-            prop_assert!(shortest <= time.mean && time.mean.0 <= *last.iter().max().unwrap());
+            prop_assert!(*last.iter().min().unwrap() <= time.mean.0 && time.mean.0 <= *last.iter().max().unwrap());
             let longer = last.iter().filter(|other| **other > time.p95.0).count();
             prop_assert!(longer * 20 <= last.len() && last.contains(&time.p95.0));
         }

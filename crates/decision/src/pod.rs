@@ -106,7 +106,8 @@ impl<'a> Pod<'a> {
             intent,
             bound: !self.spec.node_name.is_empty(),
             mirror: self.is_mirror(),
-            controller: self.controller_key(),
+            controller: self.controller_uid(),
+            job: self.job_key(),
             daemonset: self.is_of_daemonset(),
             shadow: false,
             gates: self

@@ -12,6 +12,8 @@ mod status;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+pub use status::JobRun;
+
 use crate::constraints::{DECLARED, NodeConstraints, NodeSelector, Toleration};
 use crate::resources::{Amounts, EGRESS, INGRESS, MAX_BITS, ResourceList, Traffic, is_pod_level};
 use crate::ties::{Leftover, Tie, Ties};
@@ -30,8 +32,14 @@ pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// Maximum length of a uid, in bytes. It is above the length of every real uid.
 const LONGEST_UID: usize = 64;
 
+/// What a [`Pod::job_key`] begins with if the Job belongs to a CronJob.
+pub const CRON_JOB: &str = "cronjob/";
+
 /// Maximum length of a CronJob's name, in bytes.
 const LONGEST_CRON_JOB: usize = 52;
+
+/// A minute in 2017, counted from 1970.
+const MINUTE_OF_2017: u32 = 25_000_000;
 
 /// Maximum length of the hash in the name of a ControllerRevision, in bytes. It is above that of every real hash.
 const LONGEST_REVISION: usize = 16;
@@ -215,13 +223,9 @@ impl<'a> Pod<'a> {
 
     /// Uid of the controller, followed by its revision if the pod states one. `None` if the uid is longer than every
     /// real uid. Each revision of a StatefulSet counts as a controller of its own, just as each revision of a
-    /// Deployment does. All Jobs of a CronJob count as one: `cronjob/` and its name.
-    pub fn controller_key(&self) -> Option<Cow<'a, str>> {
-        let controller = self.controller()?;
-        if let Some(name) = controller.cron_job() {
-            return Some(format!("cronjob/{name}").into());
-        }
-        let uid = &controller.uid;
+    /// Deployment does.
+    pub fn controller_uid(&self) -> Option<Cow<'a, str>> {
+        let uid = &self.controller()?.uid;
         let revision = self
             .label("controller-revision-hash")
             .and_then(|label| label.rsplit('-').next());
@@ -233,15 +237,25 @@ impl<'a> Pod<'a> {
             None => uid.0.clone(),
         })
     }
+
+    /// What the run times of a Job's pod are known by: `cronjob/` and the name of the CronJob, or else the uid of the Job.
+    pub fn job_key(&self) -> Option<Cow<'a, str>> {
+        let job = self.controller().filter(|controller| controller.kind == "Job")?;
+        match job.cron_job() {
+            Some(name) => Some(format!("{CRON_JOB}{name}").into()),
+            None => self.controller_uid(),
+        }
+    }
 }
 
 impl fields::OwnerReference<'_> {
-    /// The name of the CronJob that creates such Jobs. Their names end with the minute for which they were scheduled, in
-    /// minutes since 1970.
+    /// The name of the CronJob that creates such Jobs. Their names end with the minute for which they were scheduled, counted from
+    /// 1970. Other numbers of eight digits, such as dates, are less.
     fn cron_job(&self) -> Option<&str> {
         let (name, minute) = self.name.rsplit_once('-')?;
-        let is_minute = minute.len() == 8 && minute.bytes().all(|byte| byte.is_ascii_digit());
-        (self.kind == "Job" && is_minute && (1..=LONGEST_CRON_JOB).contains(&name.len())).then_some(name)
+        let is_minute = minute.len() == 8 && minute.parse::<u32>().is_ok_and(|minute| minute >= MINUTE_OF_2017);
+        let is_job = self.api_version == "batch/v1" && self.kind == "Job";
+        (is_job && is_minute && (1..=LONGEST_CRON_JOB).contains(&name.len())).then_some(name)
     }
 }
 

@@ -152,8 +152,6 @@ pub(in crate::cli) struct SiteItem {
     #[serde(skip_serializing_if = "Option::is_none")]
     headroom_nodes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    trial: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::cli) score: Option<Value>,
 }
 
@@ -187,7 +185,6 @@ impl From<&Assessment<'_>> for SiteItem {
             times: times(assessment),
             fitting_nodes: assessment.fitting.len(),
             headroom_nodes: Some(assessment.headroom).filter(|nodes| *nodes > 0),
-            trial: assessment.is_trial.then_some(true),
             score: assessment.score.map(|score| json!(score)),
         }
     }
@@ -325,7 +322,6 @@ impl SiteItem {
         let refusals = refusals.map(|refusal| sentences::refusal(refusal.code, &refusal.numbers));
         let refusals = refusals.collect::<Vec<_>>().join("; ");
         let judged = match &*refusals {
-            "" if self.trial.is_some() => format!("{} as a trial", self.standing),
             "" => self.standing.to_owned(),
             refusals => format!("{}: {refusals}", self.standing),
         };

@@ -107,11 +107,10 @@ fn of_workload(workload: &Value, kind: &str, template: &Value, controller: &str,
     // The workload's uid is the owner's only if the workload itself controls the pods.
     let uid = workload["metadata"]["uid"].as_str().filter(|_| kind == controller);
     let name = workload["metadata"]["name"].as_str().unwrap_or("unnamed");
-    // A Job of a CronJob ends with a minute, and its pods have the times of the CronJob's earlier Jobs.
-    let owner_name = if kind == "CronJob" {
-        format!("{name}-00000000")
-    } else {
-        name.to_owned()
+    // The name of a CronJob's Job ends with a minute. Its pods have the times of the CronJob's earlier Jobs.
+    let owner_name = match kind {
+        "CronJob" => format!("{name}-29000000"),
+        _ => name.to_owned(),
     };
     let owner = json!({
         "apiVersion": if controller == "Job" { "batch/v1" } else { "apps/v1" },

@@ -57,6 +57,8 @@ fn slow_jobs(fixture: &Fixture<'_>, kubectl: &Kubectl, node: &str) -> Result<()>
         "spec": {"managedBy": "example.com/nobody", "template": template},
     });
     let uid = kubectl.create(&job)?["metadata"]["uid"].clone();
+    let finished = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second())?;
+    let started = finished - jiff::SignedDuration::from_mins(10);
     for number in 0..5 {
         let name = format!("slow-{number}");
         let mut pod = pod(fixture, &name, 1);
@@ -65,7 +67,7 @@ fn slow_jobs(fixture: &Fixture<'_>, kubectl: &Kubectl, node: &str) -> Result<()>
         pod["spec"]["nodeName"] = json!(node);
         pod["spec"]["restartPolicy"] = json!("Never");
         kubectl.create(&pod)?;
-        let ended = json!({"exitCode": 0, "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:10:00Z"});
+        let ended = json!({"exitCode": 0, "startedAt": started.to_string(), "finishedAt": finished.to_string()});
         let container = json!({
             "name": "app", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": {"terminated": ended},
         });

@@ -14,7 +14,7 @@ use edgeward_decision::model::link::Link;
 use edgeward_decision::model::liqo::Liqo;
 use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::model::snapshot::Free;
-use edgeward_kube::units::{Bytes, Millicores, Moment};
+use edgeward_kube::units::{Bytes, Micros, Millicores, Moment, Now};
 
 /// The measurements.
 #[derive(Debug, Default)]
@@ -50,15 +50,18 @@ impl Cache {
     }
 
     /// Records the processing time of a Job's pod that has just succeeded in an opted-in namespace.
-    pub(super) fn observe_finished(&mut self, record: &PodRecord, before: Option<Phase>, now: Moment) {
+    pub(super) fn observe_finished(&mut self, record: &PodRecord, before: Option<Phase>, now: Now) {
         if before == Some(Phase::Finished) || !self.is_managed(&record.namespace) {
             return;
         }
-        if let (Some(time), Some((class, _)), Some(site)) = (record.job_time, record.slo, self.site_of(record)) {
+        if let (Some(run), Some((class, _)), Some(site)) = (&record.job_run, record.slo, self.site_of(record)) {
             let site = site.name.clone();
-            let (namespace, controller) = (&record.namespace, record.controller.as_deref());
+            let age = now.wall.duration_since(run.finished).as_micros();
+            // A node whose clock is ahead has finished it just now.
+            let finished = now.moment.before(Micros(u64::try_from(age).unwrap_or(0)));
+            let (namespace, key) = (&record.namespace, run.key.as_deref());
             let processing = &mut self.measured.processing;
-            processing.observe(&site, class, namespace, controller, time, now);
+            processing.observe(&site, class, namespace, key, run.time, [finished, now.moment]);
         }
     }
 
@@ -84,8 +87,7 @@ impl Cache {
             if site.definition.measured != traits {
                 Arc::make_mut(&mut site.definition).measured = traits;
             }
-            let job_times = measured.processing.times(site.name(), now);
-            set(&mut site.job_times, job_times);
+            site.job_times = measured.processing.times(site.name(), now);
         }
     }
 

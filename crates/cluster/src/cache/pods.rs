@@ -100,7 +100,7 @@ impl Cache {
     pub fn apply_pod(&mut self, record: &PodRecord, reserved_node: Option<NodeId>, at: Now) {
         let now = at.moment;
         let before = self.pods.by_uid.get(&*record.uid).map(|pod| pod.phase);
-        self.observe_finished(record, before, now);
+        self.observe_finished(record, before, at);
         let (uid, old) = match self.pods.by_uid.remove_entry(&*record.uid) {
             Some((uid, old)) => (uid, Some(old)),
             None => (Arc::from(&*record.uid), None),

@@ -967,7 +967,7 @@ fn five_finished_jobs_set_estimate_of_class_and_controller() {
         ten_minutes
     );
     assert_eq!(
-        known.controllers.get("shop", "nightly").map(|of_jobs| of_jobs.time),
+        known.of_jobs.get("shop", "nightly").map(|of_jobs| of_jobs.time),
         ten_minutes
     );
     assert_eq!(*fixture.publish().sites[1].job_times, JobTimes::default());

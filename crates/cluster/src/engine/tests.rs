@@ -207,8 +207,8 @@ fn one_pod_finds_out_whether_a_slow_cloud_has_become_faster() {
     let seconds = Micros::from_secs;
     let slow = JobTime {
         time: ProcessingTime::all(seconds(20)),
-        shortest: seconds(5),
         as_of: Some(NOW.moment),
+        lasts: seconds(3_600),
     };
     let classes = [("shop".into(), PerClass([Some(slow); 3]))].into();
     snapshot.sites[1].job_times = Arc::new(JobTimes {
@@ -238,12 +238,12 @@ fn one_pod_finds_out_whether_a_slow_cloud_has_become_faster() {
         (chosen.site.name().to_owned(), chosen.is_trial)
     };
     let (edge, trial) = (("edge".to_owned(), false), ("cloud".to_owned(), true));
-    // In half an hour, the time falls from 20 s to 5 s.
-    assert_eq!(site(10, "batch", "5"), edge);
+    // In an hour, the time falls from 20 s to nothing.
+    assert_eq!(site(15, "batch", "5"), edge);
     let urgent = ("cloud".to_owned(), false);
-    assert_eq!(site(11, "latency", "7"), urgent);
-    assert_eq!(site(11, "batch", "5"), trial);
-    assert_eq!(site(12, "batch", "5"), edge);
-    assert_eq!(site(12, "throughput", "5"), trial);
-    assert_eq!(site(21, "batch", "5"), trial);
+    assert_eq!(site(16, "latency", "7"), urgent);
+    assert_eq!(site(16, "batch", "5"), trial);
+    assert_eq!(site(17, "batch", "5"), edge);
+    assert_eq!(site(17, "throughput", "5"), trial);
+    assert_eq!(site(26, "batch", "5"), trial);
 }

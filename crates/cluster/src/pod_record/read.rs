@@ -202,7 +202,7 @@ fn record_with(pod: &Pod<'_>, status: &Status<'_>, intent: Option<&Intent>, keys
         uid: text(&metadata.uid)?,
         name: start(pod.name(), LONGEST_NAME).into(),
         namespace: text(&metadata.namespace)?,
-        controller: pod.controller_key().map(Box::from),
+        controller: pod.controller_uid().map(Box::from),
         labels: pod.labels_text().into(),
         created: metadata.creation_timestamp.parse().ok(),
         scheduler: scheduler(pod).map(Box::from),
@@ -217,7 +217,7 @@ fn record_with(pod: &Pod<'_>, status: &Status<'_>, intent: Option<&Intent>, keys
             .map(|intent| (intent.slo.class, intent.slo.priority)),
         phase,
         failed: status.phase == "Failed",
-        job_time: pod.job_time(status),
+        job_run: pod.job_run(status),
         terminating: metadata.deletion_timestamp.stated().map(|at| at.parse().ok()),
         gated: pod.gates().next().is_some(),
         start: match node {

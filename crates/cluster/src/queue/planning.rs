@@ -269,13 +269,15 @@ impl<'p> Planning<'p> {
     }
 }
 
-/// The part of a pod that a decision reads. It leaves out the labels, and the controller if nothing is known about it. So
+/// The part of a pod that a decision reads. It leaves out the labels, and controller and Job if nothing is known about them. So
 /// the pods of many Jobs are equal.
 pub(super) fn kind_of(workload: &Workload<'static>, snapshot: &Snapshot) -> Workload<'static> {
-    let is_known = |uid: &Cow<'_, str>| snapshot.knows_controller(&workload.namespace, uid);
+    let is_known = |uid: &Cow<'_, str>| snapshot.is_closed_to(&workload.namespace, uid);
+    let is_timed = |key: &Cow<'_, str>| snapshot.knows_job(&workload.namespace, key);
     Workload {
         labels: Arc::default(),
         controller: workload.controller.clone().filter(is_known),
+        job: workload.job.clone().filter(is_timed),
         ..workload.clone()
     }
 }

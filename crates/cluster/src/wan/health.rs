@@ -12,9 +12,10 @@ const DWELL: Micros = Micros::from_secs(30);
 /// The most outcomes in a window.
 const WINDOW: usize = 100;
 
-/// The number of answers of which the RTT p95 is taken: half an hour with the default probing. A service that is placed stays, so
-/// a busy minute should count for longer than the window.
-const HISTORY: usize = 900;
+/// The time and the number of answers of which the RTT p95 is taken. A service that is placed stays, so a busy minute should count
+/// for longer than the window.
+const HISTORY: Micros = Micros::from_secs(1_800);
+const MOST_ANSWERS: usize = 900;
 
 /// The time constant of the average RTT.
 const AVERAGED_OVER: Micros = Micros::from_secs(30);
@@ -25,7 +26,8 @@ const JUDGED_FROM: usize = 50;
 /// The link towards one site, by the probes of its endpoints.
 ///
 /// Each endpoint has its own window of outcomes. [`RUN`] losses in a row make it silent. [`RUN`] answers in a row end that,
-/// and are the first outcomes of a new window. Before its first [`RUN`] outcomes, nothing is known about it.
+/// and are the first outcomes of a new window. Before its first [`RUN`] outcomes, nothing is known about it. Probes that confirm a
+/// loss count for such a run alone, because several of them fall into one short outage.
 ///
 /// The link is as good as its best endpoint, because each endpoint is another way to the site. The link is unreachable if
 /// every endpoint is silent, healthy if an answering endpoint is within the thresholds, and otherwise degraded. It recovers
@@ -54,13 +56,21 @@ impl LinkHealth {
         }
     }
 
-    /// Adds the outcome of a probe of this endpoint: answered after `outcome`, or lost if `None`. Outcomes come in the
-    /// order of their times. An endpoint that the link does not have is ignored.
-    pub fn record(&mut self, endpoint: usize, outcome: Option<Micros>, at: Moment, thresholds: Thresholds) {
+    /// Adds the outcome of a probe of this endpoint: answered after `outcome`, or lost if `None`. `confirms` says whether it was
+    /// sent by [`begins_confirmation`](Self::begins_confirmation). Outcomes come in the order of their times. An endpoint that
+    /// the link does not have is ignored.
+    pub fn record(
+        &mut self,
+        endpoint: usize,
+        outcome: Option<Micros>,
+        confirms: bool,
+        at: Moment,
+        thresholds: Thresholds,
+    ) {
         let Some(path) = self.paths.get_mut(endpoint) else {
             return;
         };
-        path.record(outcome, at);
+        path.record(outcome, confirms, at);
         let is_recovering = self.state == Some(LinkState::Degraded);
         let is_good = |path: &Path| path.is_within(thresholds, is_recovering);
         let answering = self
@@ -105,13 +115,20 @@ impl LinkHealth {
         })
     }
 
-    /// Whether the endpoint should be probed [`RUN`] - 1 more times, [`CONFIRMATION_STEP`] apart: its last outcome may begin a run
-    /// that makes it silent, or answering again. False while such probes may still be under way, each lost after `timeout`.
+    /// Whether the endpoint should be probed [`RUN`] - 1 more times, [`CONFIRMATION_STEP`] apart: its last outcome, which did not
+    /// confirm another, may begin a run that makes it silent, or answering again. False while such probes may still be under way,
+    /// each lost after `timeout`.
     pub fn begins_confirmation(&mut self, endpoint: usize, now: Moment, timeout: Micros) -> bool {
         let Some(path) = self.paths.get_mut(endpoint) else {
             return false;
         };
-        let begins = path.window.begins_run(path.reach) && now > path.confirmed_by;
+        let (is_answer, _) = path.run;
+        let is_other = match path.reach {
+            Reach::Answering => !is_answer,
+            Reach::Silent => is_answer,
+            Reach::Unknown => false,
+        };
+        let begins = is_other && now > path.confirmed_by;
         if begins {
             path.confirmed_by = now.after(CONFIRMATION_STEP.times(RUN as u64 - 1) + timeout);
         }
@@ -144,11 +161,13 @@ enum Reach {
 #[derive(Debug, Clone, Default)]
 struct Path {
     window: Window,
+    /// Whether the last outcomes were answers, and how many in a row were the same.
+    run: (bool, usize),
     reach: Reach,
     /// The RTT of the window, or of the last window with an answer.
     rtt: Option<Micros>,
-    /// The RTTs of the last [`HISTORY`] answers, oldest first.
-    history: VecDeque<Micros>,
+    /// The answers of the last [`HISTORY`], at most [`MOST_ANSWERS`], oldest first, and their RTTs.
+    history: VecDeque<(Moment, Micros)>,
     /// The RTT that 19 of 20 of them do not exceed.
     rtt_p95: Option<Micros>,
     /// The exponential average of the RTTs, and when the last probe was answered.
@@ -175,27 +194,37 @@ impl Path {
         }
     }
 
-    fn record(&mut self, outcome: Option<Micros>, at: Moment) {
-        self.window.push(outcome);
+    fn record(&mut self, outcome: Option<Micros>, confirms: bool, at: Moment) {
+        let is_answer = outcome.is_some();
+        self.run = (is_answer, if self.run.0 == is_answer { self.run.1 + 1 } else { 1 });
+        if !confirms || self.reach == Reach::Silent {
+            self.window.push(outcome);
+        }
         if let Some(rtt) = outcome {
             self.average = Some(self.averaged(rtt, at));
             self.last_answer = at;
-            self.history.drain(..(self.history.len() + 1).saturating_sub(HISTORY));
-            self.history.push_back(rtt);
-            let mut rtts: Vec<_> = self.history.iter().copied().collect();
-            self.rtt_p95 = Micros::p95(&mut rtts);
+            self.history.push_back((at, rtt));
         }
         self.last_outcome = Some(at);
         match self.reach {
-            _ if self.window.ends_with_run(false) => self.reach = Reach::Silent,
-            Reach::Silent if self.window.ends_with_run(true) => {
+            _ if self.run.1 >= RUN && !is_answer => self.reach = Reach::Silent,
+            // What was before the outage may be of another path.
+            Reach::Silent if self.run.1 >= RUN => {
                 self.reach = Reach::Answering;
                 self.window.keep(RUN);
+                self.history.drain(..self.history.len().saturating_sub(RUN));
             }
             Reach::Unknown if self.window.probes() >= RUN => self.reach = Reach::Answering,
             _ => {}
         }
         self.rtt = self.window.rtt().or(self.rtt);
+        let old = self
+            .history
+            .partition_point(|(answered, _)| at.since(*answered) >= HISTORY);
+        self.history
+            .drain(..old.max(self.history.len().saturating_sub(MOST_ANSWERS)));
+        let mut rtts: Vec<_> = self.history.iter().map(|(_, rtt)| *rtt).collect();
+        self.rtt_p95 = Micros::p95(&mut rtts);
     }
 
     /// The exponential average with this answer. A lost probe is no sample of it.
@@ -225,23 +254,6 @@ impl Window {
     /// The number of outcomes.
     fn probes(&self) -> usize {
         self.0.len()
-    }
-
-    /// Whether the last [`RUN`] probes were all answered, or all lost.
-    fn ends_with_run(&self, are_answered: bool) -> bool {
-        let mut last = self.0.iter().rev().take(RUN);
-        self.probes() >= RUN && last.all(|outcome| outcome.is_some() == are_answered)
-    }
-
-    /// Whether the last outcome is a loss after an answer where the endpoint answers, or an answer after a loss where it is silent.
-    fn begins_run(&self, reach: Reach) -> bool {
-        let mut last = self.0.iter().rev().map(Option::is_some);
-        let last = [last.next(), last.next()];
-        match reach {
-            Reach::Answering => last == [Some(false), Some(true)],
-            Reach::Silent => last == [Some(true), Some(false)],
-            Reach::Unknown => false,
-        }
     }
 
     /// The number of lost probes.

@@ -185,7 +185,7 @@ impl SiteEntry {
             classes.map(|(namespace, stated)| (namespace, stated.stated().map(|time| time.as_ref().map(of_jobs))));
         let job_times = JobTimes {
             classes: classes.collect(),
-            controllers: self.observed_controller_proc_ms.map(of_jobs),
+            of_jobs: self.observed_controller_proc_ms.map(of_jobs),
         };
         let measured = self.measured_namespace_proc_ms.into_iter();
         let full = full_from(self.full.unwrap_or_default(), &mut checks);
@@ -219,7 +219,7 @@ impl SiteEntry {
         let measured = site.observed_in.iter();
         let classes = site.job_times.classes.iter();
         let classes = classes.map(|(name, known)| (name, known.map(|of_jobs| of_jobs.map(|of_jobs| of_jobs.time))));
-        let controllers = &site.job_times.controllers;
+        let controllers = &site.job_times.of_jobs;
         // What is promised may be more than what was measured.
         let cpu = site.free.cpu.map(|cpu| ("cpu", cpu.0.max(0)));
         let memory = site.free.memory.map(|memory| ("memory", memory.0.max(0)));

@@ -245,7 +245,7 @@ fn nodes_belong_to_the_site_whose_selector_they_carry() {
     assert_eq!(edge.observed[Class::Batch], Some(all(7_000)));
     assert_eq!(edge.observed_in["shop"][Class::Batch], Some(in_shop));
     assert_eq!(edge.job_times.classes["shop"][Class::Batch], Some(all(7_500).into()));
-    assert_eq!(edge.job_times.controllers.get("shop", "u"), Some(&all(8_500).into()));
+    assert_eq!(edge.job_times.of_jobs.get("shop", "u"), Some(&all(8_500).into()));
     assert_eq!(
         edge.free,
         Free {

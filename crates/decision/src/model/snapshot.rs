@@ -56,14 +56,16 @@ pub struct Snapshot {
 pub type Neighbourhoods = ByNamespace<Vec<Box<str>>>;
 
 impl Snapshot {
-    /// Whether anything is known about this controller that decides whether its pods can be placed at all. The number
-    /// of its pods per site does not count, because it only affects the choice among sites. Cost: two searches per
-    /// site.
-    pub fn knows_controller(&self, namespace: &str, uid: &str) -> bool {
-        let is_known_at = |site: &Site| {
-            site.job_times.controllers.get(namespace, uid).is_some() || site.closed.get(namespace, uid).is_some()
-        };
-        self.sites.iter().any(is_known_at)
+    /// Whether a site is closed to this controller. Cost: two searches per site.
+    pub fn is_closed_to(&self, namespace: &str, uid: &str) -> bool {
+        let mut sites = self.sites.iter();
+        sites.any(|site| site.closed.get(namespace, uid).is_some())
+    }
+
+    /// Whether the run time of this Job is known at any site. Cost: two searches per site.
+    pub fn knows_job(&self, namespace: &str, key: &str) -> bool {
+        let mut sites = self.sites.iter();
+        sites.any(|site| site.job_times.of_jobs.get(namespace, key).is_some())
     }
 
     /// Returns the phase of Liqo's offloading of this namespace to a cloud of this snapshot. kube-scheduler may take
@@ -290,10 +292,10 @@ impl ProcessingTime {
 pub struct JobTime {
     /// The times.
     pub time: ProcessingTime,
-    /// The shortest of them.
-    pub shortest: Micros,
-    /// When the last pod finished. `None` in a fleet file, where the times do not age.
+    /// When the last pod finished. `None` in a fleet file that does not say so: the times do not age.
     pub as_of: Option<Moment>,
+    /// For how long the times count after that.
+    pub lasts: Micros,
 }
 
 impl JobTime {
@@ -301,7 +303,6 @@ impl JobTime {
     pub fn rescaled(self, from: Permille, to: Permille) -> Self {
         Self {
             time: self.time.rescaled(from, to),
-            shortest: self.shortest.rescaled(from, to),
             ..self
         }
     }
@@ -311,8 +312,8 @@ impl From<ProcessingTime> for JobTime {
     fn from(time: ProcessingTime) -> Self {
         Self {
             time,
-            shortest: time.mean,
             as_of: None,
+            lasts: Micros(0),
         }
     }
 }
@@ -323,8 +324,8 @@ impl From<ProcessingTime> for JobTime {
 pub struct JobTimes {
     /// Times by namespace and class.
     pub classes: BTreeMap<Box<str>, PerClass<Option<JobTime>>>,
-    /// Times by controller, which are more precise than those of the class.
-    pub controllers: ByNamespace<JobTime>,
+    /// Times by [`Pod::job_key`](edgeward_kube::pod::Pod::job_key), which are more precise than those of the class.
+    pub of_jobs: ByNamespace<JobTime>,
 }
 
 /// Measured free capacity of a whole site, less everything reserved since the measurement. `None` means no limit,

@@ -60,8 +60,10 @@ pub struct Workload<'a> {
     pub bound: bool,
     /// Whether the pod mirrors a static pod.
     pub mirror: bool,
-    /// [`Pod::controller_key`](edgeward_kube::pod::Pod::controller_key).
+    /// Uid of the controller, followed by its revision if it has one.
     pub controller: Option<Cow<'a, str>>,
+    /// [`Pod::job_key`](edgeward_kube::pod::Pod::job_key).
+    pub job: Option<Cow<'a, str>>,
     /// Whether a DaemonSet controls the pod.
     pub daemonset: bool,
     /// Whether Liqo created the pod on behalf of another cluster. The caller sets this, because it knows the creator.
@@ -101,6 +103,7 @@ impl Workload<'_> {
             bound: self.bound,
             mirror: self.mirror,
             controller: self.controller.map(owned),
+            job: self.job.map(owned),
             daemonset: self.daemonset,
             shadow: self.shadow,
             gates: self.gates.into_iter().map(owned).collect(),

@@ -25,16 +25,16 @@ pub(super) fn estimate(
     let observed = of_class(workload, slo.class, site)
         .or_else(|| Some(elsewhere.in_namespace?.rescaled(Permille::ONE, speed).into()));
     let of_class = observed.unwrap_or_else(model);
-    let of_controller = || {
-        let of_others = || Some(elsewhere.of_controller?.rescaled(Permille::ONE, speed));
-        of_controller(workload, site).or_else(of_others)
+    let of_job = || {
+        let of_others = || Some(elsewhere.of_job?.rescaled(Permille::ONE, speed));
+        of_job(workload, site).or_else(of_others)
     };
     let known = match slo.processing {
         Some(stated) => {
             let edge_speed = elsewhere.edge.map_or(Permille::ONE, |edge| edge.definition.speed);
             Some(ProcessingTime::all(stated.rescaled(edge_speed, speed)).into())
         }
-        None => of_controller().or(observed),
+        None => of_job().or(observed),
     };
     let processing = known.unwrap_or(of_class);
     let wan = wan(slo.class, site, config);
@@ -56,8 +56,8 @@ pub(super) fn estimate(
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Elsewhere<'s> {
     pub(super) edge: Option<&'s Site>,
-    /// The time of the pod's controller at the site where it was observed last, at speed factor 1.
-    of_controller: Option<JobTime>,
+    /// The time of the pod's Job at the site where it was observed last, at speed factor 1.
+    of_job: Option<JobTime>,
     /// The same of its namespace and class, as measured.
     in_namespace: Option<ProcessingTime>,
 }
@@ -66,9 +66,9 @@ impl<'s> Elsewhere<'s> {
     /// Cost: a few searches for each site.
     pub(super) fn of(workload: &Workload<'_>, class: Class, snapshot: &'s Snapshot) -> Self {
         let mut sites = snapshot.sites.iter();
-        let of_controller = |site: &Site| {
+        let of_job = |site: &Site| {
             let speed = site.definition.speed;
-            Some(of_controller(workload, site)?.rescaled(speed, Permille::ONE))
+            Some(of_job(workload, site)?.rescaled(speed, Permille::ONE))
         };
         let in_namespace = |site: &Site| {
             let speed = site.definition.speed;
@@ -77,20 +77,18 @@ impl<'s> Elsewhere<'s> {
         Self {
             edge: snapshot.edge(),
             // The first site, if none states when.
-            of_controller: sites
-                .clone()
-                .rev()
-                .filter_map(of_controller)
-                .max_by_key(|time| time.as_of),
+            of_job: sites.clone().rev().filter_map(of_job).max_by_key(|time| time.as_of),
             in_namespace: sites.find_map(in_namespace),
         }
     }
 }
 
-/// The processing time of the pod's controller, as observed at the site.
-fn of_controller(workload: &Workload<'_>, site: &Site) -> Option<JobTime> {
-    let uid = workload.controller.as_deref()?;
-    site.job_times.controllers.get(&workload.namespace, uid).copied()
+/// The processing time of the pod's Job, as observed at the site.
+fn of_job(workload: &Workload<'_>, site: &Site) -> Option<JobTime> {
+    site.job_times
+        .of_jobs
+        .get(&workload.namespace, workload.job.as_deref()?)
+        .copied()
 }
 
 /// The processing time of the pod's namespace and class, as measured or observed at the site.
@@ -104,15 +102,12 @@ fn in_namespace(workload: &Workload<'_>, class: Class, site: &Site) -> Option<Pr
     site.observed_in.get(&*workload.namespace)?[class]
 }
 
-/// How long it takes from the last observation until the mean may have become the shortest time observed.
-const AGED: Micros = Micros::from_secs(1_800);
-
-/// How much shorter the mean may have become since the last observation: in proportion to its age, down to the shortest time
-/// observed.
+/// How much shorter the mean may have become since the last observation: in proportion to its age, all of it when the observations
+/// no longer count.
 fn aged(observed: JobTime, now: Moment) -> Micros {
-    let age = observed.as_of.map_or(Micros(0), |as_of| now.since(as_of)).min(AGED);
-    let spread = observed.time.mean - observed.shortest;
-    Micros((u128::from(spread.0) * u128::from(age.0) / u128::from(AGED.0)) as u64)
+    let age = observed.as_of.map_or(Micros(0), |as_of| now.since(as_of));
+    let (age, lasts) = (age.min(observed.lasts), observed.lasts.0.max(1));
+    Micros((u128::from(observed.time.mean.0) * u128::from(age.0) / u128::from(lasts)) as u64)
 }
 
 /// The ETA at `site` of a pod of this class that requests one core and queues behind all pods of the class there.

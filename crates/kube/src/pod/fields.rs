@@ -148,6 +148,7 @@ pub struct Metadata<'a> {
 #[serde(rename_all = "camelCase")]
 pub struct OwnerReference<'a> {
     #[serde(borrow)]
+    pub api_version: Text<'a>,
     pub kind: Text<'a>,
     pub name: Text<'a>,
     pub uid: Text<'a>,

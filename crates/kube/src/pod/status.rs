@@ -38,13 +38,30 @@ impl<'a> Pod<'a> {
     /// How long the pod worked. `None` unless the pod succeeded, belongs to a Job, and states when its containers
     /// started and finished. Pods of other controllers run until they are stopped. The run time of a failed pod, or of
     /// a pod without a controller, measures nothing.
-    pub fn job_time(&self, status: &Status<'_>) -> Option<Micros> {
+    pub fn job_run(&self, status: &Status<'_>) -> Option<JobRun> {
         if status.phase != "Succeeded" || self.controller()?.kind != "Job" {
             return None;
         }
         let statuses = status.container_statuses.iter().flatten();
-        statuses.filter_map(ContainerStatus::run).max()
+        let runs = statuses.filter_map(ContainerStatus::run);
+        let (time, finished) = runs.reduce(|one, other| (one.0.max(other.0), one.1.max(other.1)))?;
+        Some(JobRun {
+            key: self.job_key().map(Box::from),
+            time,
+            finished,
+        })
     }
+}
+
+/// How long a Job's pod worked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobRun {
+    /// [`Pod::job_key`].
+    pub key: Option<Box<str>>,
+    /// The longest time of a container.
+    pub time: Micros,
+    /// When the last container finished, to the second.
+    pub finished: Timestamp,
 }
 
 impl<'a> Status<'a> {
@@ -95,13 +112,13 @@ impl<'a> Status<'a> {
 }
 
 impl ContainerStatus<'_> {
-    fn run(&self) -> Option<Micros> {
+    fn run(&self) -> Option<(Micros, Timestamp)> {
         let terminated = &value(self.state)["terminated"];
         let at = |field: &str| terminated[field].as_str()?.parse::<Timestamp>().ok();
         let (started, finished) = (at("startedAt")?, at("finishedAt")?);
         // A container that never ran has the zero time in both fields, or in one of them.
         let us = finished.as_microsecond().checked_sub(started.as_microsecond())?;
-        (started > Timestamp::UNIX_EPOCH).then_some(Micros(u64::try_from(us).ok()?))
+        (started > Timestamp::UNIX_EPOCH).then_some((Micros(u64::try_from(us).ok()?), finished))
     }
 }
 
@@ -110,7 +127,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn job_time(phase: &str, kind: &str, runs: &[(&str, &str)]) -> Option<Micros> {
+    fn job_run(phase: &str, kind: &str, runs: &[(&str, &str)]) -> Option<(Micros, String)> {
         let ran = |(started, finished): &(&str, &str)| {
             json!({"name": "c", "state": {"terminated": {
                 "exitCode": 0, "reason": "Completed", "startedAt": started, "finishedAt": finished,
@@ -127,7 +144,9 @@ mod tests {
         });
         let text = pod.to_string();
         let pod = Pod::from_json(&text).unwrap();
-        pod.job_time(&pod.status().unwrap())
+        let run = pod.job_run(&pod.status().unwrap())?;
+        assert_eq!(run.key.as_deref(), Some("u"));
+        Some((run.time, run.finished.to_string()))
     }
 
     #[test]
@@ -137,10 +156,11 @@ mod tests {
             ("2026-01-01T10:00:02Z", "2026-01-01T10:01:10Z"),
             ("2026-01-01T10:00:01Z", "2026-01-01T10:00:09Z"),
         ];
-        assert_eq!(job_time("Succeeded", "Job", &runs), Some(Micros::from_secs(68)));
-        assert_eq!(job_time("Failed", "Job", &runs), None);
-        assert_eq!(job_time("Running", "Job", &runs), None);
-        assert_eq!(job_time("Succeeded", "ReplicaSet", &runs), None);
+        let longest = (Micros::from_secs(68), "2026-01-01T10:01:10Z".to_owned());
+        assert_eq!(job_run("Succeeded", "Job", &runs), Some(longest));
+        assert_eq!(job_run("Failed", "Job", &runs), None);
+        assert_eq!(job_run("Running", "Job", &runs), None);
+        assert_eq!(job_run("Succeeded", "ReplicaSet", &runs), None);
     }
 
     #[test]
@@ -151,10 +171,10 @@ mod tests {
             ("", "2026-01-01T10:00:00Z"),
             ("soon", "later"),
         ] {
-            assert_eq!(job_time("Succeeded", "Job", &[run]), None, "{run:?}");
+            assert_eq!(job_run("Succeeded", "Job", &[run]), None, "{run:?}");
         }
-        assert_eq!(job_time("Succeeded", "Job", &[]), None);
+        assert_eq!(job_run("Succeeded", "Job", &[]), None);
         let pod = Pod::from_json(r#"{"spec": {}}"#).unwrap();
-        assert_eq!(pod.job_time(&pod.status().unwrap()), None);
+        assert_eq!(pod.job_run(&pod.status().unwrap()), None);
     }
 }

@@ -14,7 +14,7 @@ fn each_revision_of_a_stateful_set_is_a_controller() {
         let metadata = serde_json::json!({"labels": labels, "ownerReferences": owners});
         let pod = serde_json::json!({"metadata": metadata, "spec": {}}).to_string();
         let pod = Pod::from_json(&pod).unwrap();
-        pod.controller_key().map(String::from)
+        pod.controller_uid().map(String::from)
     };
     let revision = |hash: &str| serde_json::json!({"controller-revision-hash": format!("web-{hash}")});
     assert_eq!(controller(serde_json::json!({})).as_deref(), Some("u1"));
@@ -23,25 +23,32 @@ fn each_revision_of_a_stateful_set_is_a_controller() {
 }
 
 #[test]
-fn jobs_of_a_cron_job_are_one_controller() {
-    let key = |kind: &str, name: &str| {
-        let owners = serde_json::json!([{"kind": kind, "name": name, "uid": "u1", "controller": true}]);
-        let pod = serde_json::json!({"metadata": {"ownerReferences": owners}, "spec": {}}).to_string();
-        Pod::from_json(&pod)
-            .unwrap()
-            .controller_key()
-            .map(String::from)
-            .unwrap()
+fn jobs_of_a_cron_job_have_one_key() {
+    let key = |api_version: &str, kind: &str, name: &str| {
+        let owner =
+            serde_json::json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": "u1", "controller": true});
+        let pod = serde_json::json!({"metadata": {"ownerReferences": [owner]}, "spec": {}}).to_string();
+        let pod = Pod::from_json(&pod).unwrap();
+        assert_eq!(pod.controller_uid().as_deref(), Some("u1"));
+        pod.job_key().map(String::from)
     };
-    assert_eq!(key("Job", "nightly-report-29384820"), "cronjob/nightly-report");
-    let others = [
-        ("Job", "report"),
-        ("Job", "report-2938482"),
-        ("Job", "report-2938482x"),
-        ("Job", "-29384820"),
-    ];
-    for (kind, name) in others.into_iter().chain([("ReplicaSet", "web-29384820")]) {
-        assert_eq!(key(kind, name), "u1", "{kind} {name}");
+    let cron_job = key("batch/v1", "Job", "nightly-report-29384820");
+    assert_eq!(cron_job.as_deref(), Some("cronjob/nightly-report"));
+    for (api_version, name) in [
+        ("batch/v1", "report"),
+        ("batch/v1", "report-2938482"),
+        ("batch/v1", "report-2938482x"),
+        ("batch/v1", "report-20261129"),
+        ("batch/v1", "-29384820"),
+        ("batch.volcano.sh/v1alpha1", "report-29384820"),
+    ] {
+        assert_eq!(
+            key(api_version, "Job", name).as_deref(),
+            Some("u1"),
+            "{api_version} {name}"
+        );
     }
-    assert_eq!(key("Job", &format!("{}-29384820", "n".repeat(53))), "u1");
+    let long = format!("{}-29384820", "n".repeat(53));
+    assert_eq!(key("batch/v1", "Job", &long).as_deref(), Some("u1"));
+    assert_eq!(key("apps/v1", "ReplicaSet", "web-29384820"), None);
 }

@@ -11,7 +11,7 @@ use edgeward_kube::units::Micros;
 use super::{Event, Placer, Run};
 use crate::cluster::{Phase, PodNumber, Work};
 use crate::scenario::Slo;
-use crate::units::{Unit, is_met};
+use crate::units::{MINUTE, Unit, is_met};
 
 /// Interval at which gated pods are reconsidered if no event occurs.
 pub(super) const PERIOD: Micros = Micros::from_secs(1);
@@ -301,7 +301,9 @@ impl Run<'_> {
             Work::Initial => return Some(Default::default()),
         };
         let minutes = if slo.target.is_some() { REQUESTS } else { 1 };
-        let requests = (0..minutes).map(|minute| {
+        // A pod that replaces another one in a slot serves its requests from now on.
+        let passed = if slot.is_none() { self.now.0 / MINUTE.0 } else { 0 };
+        let requests = (passed..passed + minutes).map(|minute| {
             let time = self.request_time(service, slot, minute);
             let slot = slot.unwrap_or(0);
             let crossing = self.crossing(site, slo, Unit::Request { service, slot, minute })?;

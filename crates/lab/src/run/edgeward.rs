@@ -177,7 +177,7 @@ impl Run<'_> {
                 let name = &scenario.sites[site].definition.name;
                 let thresholds = edgeward.config.thresholds(name);
                 for probe in 0..5 {
-                    health.record(0, path.rtt(Micros(0)), clock(Micros(probe)).moment, thresholds);
+                    health.record(0, path.rtt(Micros(0)), false, clock(Micros(probe)).moment, thresholds);
                 }
                 let link = health.link();
                 replica.apply(&Change::Link(name.clone(), link), Micros(0));
@@ -421,8 +421,9 @@ impl Run<'_> {
         let replica = &mut edgeward.replicas[number];
         let mut confirms = false;
         if let Some(health) = &mut replica.links[site] {
-            health.record(0, outcome, clock(known).moment, thresholds);
-            confirms = health.begins_confirmation(0, clock(known).moment, probing.timeout);
+            let (moment, is_confirming) = (clock(known).moment, probe & CONFIRMING != 0);
+            health.record(0, outcome, is_confirming, moment, thresholds);
+            confirms = !is_confirming && health.begins_confirmation(0, moment, probing.timeout);
             let change = Change::Link(name, health.link());
             let last = replica.inbox.back().map_or(Micros(0), |(at, _)| *at);
             let is_first = replica.inbox.is_empty();

@@ -30,7 +30,7 @@ impl Probed {
         for (endpoint, outcome) in outcomes.into_iter().enumerate() {
             let before = self.state();
             let outcome = outcome.map(Micros::from_millis);
-            self.health.record(endpoint, outcome, self.now, THRESHOLDS);
+            self.health.record(endpoint, outcome, false, self.now, THRESHOLDS);
             if self.state() != before {
                 self.changes
                     .extend(self.state().map(|state| (self.now.0 / 1_000_000, state)));
@@ -293,7 +293,7 @@ proptest! {
             let now = Moment(k as i64 * gap_ms * 1_000);
             for (endpoint, outcomes) in [&first, &second].into_iter().enumerate() {
                 let Some(outcome) = outcomes.get(k) else { continue };
-                health.record(endpoint, outcome.map(Micros::from_millis), now, THRESHOLDS);
+                health.record(endpoint, outcome.map(Micros::from_millis), false, now, THRESHOLDS);
                 let Some(state) = health.link().map(|link| link.state) else { continue };
                 if let Some((since, before)) = last.filter(|(_, before)| *before != state) {
                     let dwells = before != LinkState::Unreachable && state != LinkState::Unreachable;
@@ -311,7 +311,7 @@ proptest! {
         let mut health = LinkHealth::new(1);
         let mut unreachable = false;
         for k in 0..outcomes.len() {
-            health.record(0, outcomes[k].map(Micros::from_millis), Moment(k as i64 * 2_000_000), THRESHOLDS);
+            health.record(0, outcomes[k].map(Micros::from_millis), false, Moment(k as i64 * 2_000_000), THRESHOLDS);
             let run = outcomes[..=k].last_chunk::<RUN>();
             unreachable = match run {
                 Some(run) if run.iter().all(Option::is_none) => true,
@@ -329,7 +329,7 @@ proptest! {
         let mut health = LinkHealth::new(1);
         for (k, outcome) in outcomes.iter().enumerate() {
             // The probes are so far apart that every state has lasted long enough.
-            health.record(0, outcome.map(Micros::from_millis), Moment(k as i64 * 30_000_000), THRESHOLDS);
+            health.record(0, outcome.map(Micros::from_millis), false, Moment(k as i64 * 30_000_000), THRESHOLDS);
             let Some(link) = health.link() else { continue };
             let judged = health.paths[0].window.probes() >= JUDGED_FROM;
             let loss = link.loss.filter(|_| judged).unwrap_or_default();
@@ -349,7 +349,7 @@ proptest! {
         for k in 0..first.len().min(second.len()) {
             for (endpoint, outcomes) in [&first, &second].into_iter().enumerate() {
                 let outcome = outcomes[k].map(Micros::from_millis);
-                health.record(endpoint, outcome, Moment(k as i64 * 2_000_000), THRESHOLDS);
+                health.record(endpoint, outcome, false, Moment(k as i64 * 2_000_000), THRESHOLDS);
             }
             let state = health.link().map(|link| link.state);
             let silent = health.is_silent(0) && health.is_silent(1);
@@ -427,4 +427,43 @@ fn first_outcome_that_contradicts_the_state_is_confirmed_at_once() {
         !link.health.begins_confirmation(1, link.now, timeout),
         "no such endpoint"
     );
+}
+
+/// The four probes that confirm a loss all fall into an outage of a few seconds.
+#[test]
+fn confirming_losses_make_silent_but_count_as_no_loss() {
+    let confirming = |link: &mut Probed, outcome: Option<u64>| {
+        link.now = link.now.after(CONFIRMATION_STEP);
+        let outcome = outcome.map(Micros::from_millis);
+        link.health.record(0, outcome, true, link.now, THRESHOLDS);
+    };
+    let mut link = Probed::new(1);
+    link.rounds(99, [Some(20)]).round([None]);
+    [None, None, None, Some(20)]
+        .into_iter()
+        .for_each(|outcome| confirming(&mut link, outcome));
+    assert_eq!(
+        (link.state(), link.link().loss),
+        (Some(LinkState::Healthy), Some(Permille(10)))
+    );
+    link.round([None]);
+    [None; 4].into_iter().for_each(|outcome| confirming(&mut link, outcome));
+    assert_eq!(link.state(), Some(LinkState::Unreachable));
+    link.round([Some(50)]);
+    [Some(50); 4]
+        .into_iter()
+        .for_each(|outcome| confirming(&mut link, outcome));
+    // The RTTs before the outage count no longer.
+    let found = link.link();
+    assert_eq!((found.state, found.loss), (LinkState::Healthy, Some(Permille(0))));
+    assert_eq!([found.rtt, found.rtt_p95], [Some(Micros::from_millis(50)); 2]);
+}
+
+#[test]
+fn rtt_p95_is_that_of_half_an_hour() {
+    let mut link = Probed::new(1);
+    link.rounds(5, [Some(90)]);
+    link.now = link.now.after(HISTORY);
+    link.rounds(2, [Some(20)]);
+    assert_eq!(link.link().rtt_p95, Some(Micros::from_millis(20)));
 }

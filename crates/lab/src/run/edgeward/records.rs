@@ -13,6 +13,7 @@ use edgeward_decision::model::remote_room::Start;
 use edgeward_decision::model::site::SiteDefinition;
 use edgeward_decision::model::workload::Workload;
 use edgeward_decision::pod::Pod as WirePod;
+use edgeward_kube::pod::JobRun;
 use edgeward_kube::units::Micros;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -30,8 +31,8 @@ pub(super) struct Records {
     can_move: bool,
     manifests: Vec<Value>,
     namespaces: Vec<Box<str>>,
-    /// The name of each workload that is a CronJob.
-    cron_jobs: Vec<Option<Box<str>>>,
+    /// The name of the Jobs of each workload that is a CronJob, and their key.
+    cron_jobs: Vec<Option<[Box<str>; 2]>>,
     sites: Vec<Arc<SiteDefinition>>,
     workloads: Vec<Workload<'static>>,
     /// Records by workload and placement, as read from pods without a node.
@@ -72,7 +73,7 @@ impl Records {
             .map(|workload| (*workload.namespace).into())
             .collect();
         let cron_jobs = scenario.workloads.iter();
-        let cron_jobs = cron_jobs.map(|workload| workload.is_cron_job.then(|| (*workload.name).into()));
+        let cron_jobs = cron_jobs.map(|workload| workload.is_cron_job.then(|| cron_job(&workload.name)));
         let workloads = manifests.iter().zip(&namespaces).map(|(manifest, name)| {
             let text = manifest.to_string();
             let pod = read(&text);
@@ -95,6 +96,7 @@ impl Records {
         let (uid, _) = self.controller(pod);
         Workload {
             controller: Some(Cow::Owned(uid)),
+            job: self.job_key(pod).map(String::from).map(Cow::Owned),
             ..self.workloads[pod.workload].clone()
         }
     }
@@ -115,13 +117,20 @@ impl Records {
         }
     }
 
-    /// The key and the kind of the pod's controller.
+    /// The uid and the kind of the pod's controller.
     fn controller(&self, pod: &Pod) -> (String, &'static str) {
+        match pod.work {
+            Work::Task(_) => (format!("job-{:x}", pod.job), "Job"),
+            Work::Replica { service, revision, .. } => (format!("rs-{service}-{revision}"), "ReplicaSet"),
+            Work::Initial => (format!("initial-{}", pod.workload), "ReplicaSet"),
+        }
+    }
+
+    fn job_key(&self, pod: &Pod) -> Option<Box<str>> {
         match (&pod.work, &self.cron_jobs[pod.workload]) {
-            (Work::Task(_), Some(name)) => (format!("cronjob/{name}"), "Job"),
-            (Work::Task(_), None) => (format!("job-{:x}", pod.job), "Job"),
-            (Work::Replica { service, revision, .. }, _) => (format!("rs-{service}-{revision}"), "ReplicaSet"),
-            (Work::Initial, _) => (format!("initial-{}", pod.workload), "ReplicaSet"),
+            (Work::Task(_), Some([_, key])) => Some(key.clone()),
+            (Work::Task(_), None) => Some(self.controller(pod).0.into()),
+            _ => None,
         }
     }
 
@@ -176,9 +185,11 @@ impl Records {
                 Phase::Finished => RecordPhase::Finished,
                 _ => RecordPhase::Pending,
             },
-            job_time: started
-                .filter(|_| pod.phase == Phase::Finished)
-                .map(|started| Micros::from_secs(ended - started)),
+            job_run: started.filter(|_| pod.phase == Phase::Finished).map(|started| JobRun {
+                key: self.job_key(pod),
+                time: Micros::from_secs(ended - started),
+                finished: whole_second(clock(now).wall),
+            }),
             terminating: pod.deleted.map(|at| clock(at).wall.checked_add(GRACE).ok()),
             start: Start::Begun,
             unschedulable: pod.refused.filter(|_| node.is_none()).map(|_| 1),
@@ -224,8 +235,9 @@ impl Records {
     fn manifest(&self, pod: &Pod, uid: &str, controller: &str, kind: &str) -> Value {
         let mut manifest = self.manifests[pod.workload].clone();
         let group = if kind == "Job" { "batch/v1" } else { "apps/v1" };
-        let owner =
-            json!([{"apiVersion": group, "kind": kind, "name": controller, "uid": controller, "controller": true}]);
+        let cron_job = self.cron_jobs[pod.workload].as_ref().filter(|_| kind == "Job");
+        let name = cron_job.map_or(controller, |[name, _]| &**name);
+        let owner = json!([{"apiVersion": group, "kind": kind, "name": name, "uid": controller, "controller": true}]);
         let metadata = json!({
             "name": uid, "uid": uid, "namespace": *self.namespaces[pod.workload], "resourceVersion": pod.version.to_string(),
             "creationTimestamp": created(pod).to_string(), "ownerReferences": owner,
@@ -246,6 +258,15 @@ impl Records {
         record.decided = None;
         record
     }
+}
+
+/// The name of a Job of this CronJob, and the key of all of them.
+fn cron_job(name: &str) -> [Box<str>; 2] {
+    let job = format!("{name}-29000000");
+    let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": name, "controller": true});
+    let pod = json!({"metadata": {"ownerReferences": [owner]}, "spec": {}}).to_string();
+    let key = read(&pod).job_key().map_or_else(|| name.into(), Box::from);
+    [job.into(), key]
 }
 
 fn read(text: &str) -> WirePod<'_> {

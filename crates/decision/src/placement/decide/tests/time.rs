@@ -100,7 +100,7 @@ fn time_of_the_controller_comes_from_the_site_observed_last() {
     ] {
         let mut snapshot = testkit::snapshot(&with(fleet(0), "/sites", sites.clone()));
         for (site, second) in snapshot.sites[1..].iter_mut().zip(finished) {
-            let time = &mut Arc::make_mut(&mut site.job_times).controllers;
+            let time = &mut Arc::make_mut(&mut site.job_times).of_jobs;
             let as_of = second.map(|second| NOW.moment.before(Micros::from_secs(60 - second)));
             time.entry("shop", "job").and_modify(|time| time.as_of = as_of);
         }
