@@ -25,8 +25,10 @@ pub(crate) const RESOLUTION: Micros = Micros::from_secs(1);
 /// The number of observations from which they replace the model.
 const ENOUGH: usize = 5;
 
-/// For how long observations count after the last one, in seconds. A CronJob may run once a day.
+/// For how many seconds the observations of a class or Job count after the last one.
 const HOUR: u64 = 3_600;
+
+/// The same for a CronJob, which may run once a day.
 const WEEK: u64 = 7 * 24 * 3_600;
 
 /// Observations by key. Beyond 4,096 keys, the one with the oldest observation is forgotten.
@@ -44,7 +46,7 @@ struct Site {
     jobs: ByKey<[Arc<str>; 2], HOUR>,
     /// By namespace and key.
     cron_jobs: ByKey<[Arc<str>; 2], WEEK>,
-    /// What they say, until they change.
+    /// The result of [`Site::read`], until it changes.
     known: Option<Arc<JobTimes>>,
 }
 
@@ -52,7 +54,7 @@ struct Site {
 struct Observations {
     /// When each pod finished, in this order, and how long it took.
     last: VecDeque<(Moment, Micros)>,
-    /// What they say.
+    /// Mean and p95 of `last`.
     time: Option<ProcessingTime>,
 }
 
@@ -61,10 +63,9 @@ impl Observations {
     fn observe(&mut self, time: Micros, finished: Moment) {
         let at = self.last.partition_point(|(other, _)| *other <= finished);
         self.last.insert(at, (finished, time));
-        let pairs = self.last.iter().zip(self.last.iter().skip(1));
-        let gaps = pairs.map(|(one, next)| next.0.since(one.0) >= GAP);
-        let gap = gaps.enumerate().filter(|(_, is_gap)| *is_gap).last();
-        let before_gap = gap.map_or(0, |(before, _)| (before + 1).saturating_sub(ENOUGH - 1));
+        let is_after_gap = |at: &usize| self.last[*at].0.since(self.last[at - 1].0) >= GAP;
+        let after_gap = (1..self.last.len()).rfind(is_after_gap).unwrap_or(0);
+        let before_gap = after_gap.saturating_sub(ENOUGH - 1);
         self.last.drain(..before_gap.max(self.last.len().saturating_sub(KEPT)));
         let mut times: Vec<_> = self.last.iter().map(|(_, time)| *time).collect();
         self.time = ProcessingTime::of(&mut times);
@@ -89,7 +90,8 @@ impl Observations {
 }
 
 impl Processing {
-    /// Adds a pod that finished at `site` after `time`. `job` is the key of its Job in `namespace`. Cost: a few searches.
+    /// Adds a pod that worked at `site` for `time` until `finished`, as seen `now`. `job` is the key of its Job in `namespace`. Cost:
+    /// a few searches.
     pub(crate) fn observe(
         &mut self,
         site: &str,
@@ -230,7 +232,7 @@ mod tests {
             [known.time.mean, known.time.p95]
         };
         assert_eq!(times(&mut long, NOW), [Micros(11_500_000), S(20)]);
-        // After ten minutes, the new one counts as much as the last four: 18, 19, 20 and 21 s.
+        // After ten minutes, only 18, 19, 20 and 21 s stay beside the new one.
         let late = NOW.after(GAP);
         long.observe("edge", Class::Batch, "shop", None, S(2), [late; 2]);
         assert_eq!(times(&mut long, late), [S(16), S(21)]);

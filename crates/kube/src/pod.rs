@@ -249,8 +249,8 @@ impl<'a> Pod<'a> {
 }
 
 impl fields::OwnerReference<'_> {
-    /// The name of the CronJob that creates such Jobs. Their names end with the minute for which they were scheduled, counted from
-    /// 1970. Other numbers of eight digits, such as dates, are less.
+    /// The name of the CronJob that created this Job. The name of such a Job ends with the minute for which it was scheduled,
+    /// counted from 1970: eight digits. Dates such as 20261129 are less than such a minute.
     fn cron_job(&self) -> Option<&str> {
         let (name, minute) = self.name.rsplit_once('-')?;
         let is_minute = minute.len() == 8 && minute.parse::<u32>().is_ok_and(|minute| minute >= MINUTE_OF_2017);

@@ -12,9 +12,11 @@ const DWELL: Micros = Micros::from_secs(30);
 /// The most outcomes in a window.
 const WINDOW: usize = 100;
 
-/// The time and the number of answers of which the RTT p95 is taken. A service that is placed stays, so a busy minute should count
-/// for longer than the window.
+/// The time of whose answers the RTT p95 is taken. A service that is placed stays, so a busy minute should count for longer than
+/// the window.
 const HISTORY: Micros = Micros::from_secs(1_800);
+
+/// The most answers of which the RTT p95 is taken.
 const MOST_ANSWERS: usize = 900;
 
 /// The time constant of the average RTT.
@@ -26,8 +28,8 @@ const JUDGED_FROM: usize = 50;
 /// The link towards one site, by the probes of its endpoints.
 ///
 /// Each endpoint has its own window of outcomes. [`RUN`] losses in a row make it silent. [`RUN`] answers in a row end that,
-/// and are the first outcomes of a new window. Before its first [`RUN`] outcomes, nothing is known about it. Probes that confirm a
-/// loss count for such a run alone, because several of them fall into one short outage.
+/// and are the first outcomes of a new window. Before its first [`RUN`] outcomes, nothing is known about it. Confirming
+/// probes of an answering endpoint are not in the window, because several of them fall into one short outage.
 ///
 /// The link is as good as its best endpoint, because each endpoint is another way to the site. The link is unreachable if
 /// every endpoint is silent, healthy if an answering endpoint is within the thresholds, and otherwise degraded. It recovers
@@ -57,7 +59,7 @@ impl LinkHealth {
     }
 
     /// Adds the outcome of a probe of this endpoint: answered after `outcome`, or lost if `None`. `confirms` says whether it was
-    /// sent by [`begins_confirmation`](Self::begins_confirmation). Outcomes come in the order of their times. An endpoint that
+    /// sent because of [`begins_confirmation`](Self::begins_confirmation). Outcomes come in the order of their times. An endpoint that
     /// the link does not have is ignored.
     pub fn record(
         &mut self,
@@ -115,9 +117,9 @@ impl LinkHealth {
         })
     }
 
-    /// Whether the endpoint should be probed [`RUN`] - 1 more times, [`CONFIRMATION_STEP`] apart: its last outcome, which did not
-    /// confirm another, may begin a run that makes it silent, or answering again. False while such probes may still be under way,
-    /// each lost after `timeout`.
+    /// Whether the endpoint should be probed [`RUN`] - 1 more times, [`CONFIRMATION_STEP`] apart: its last outcome may begin a run
+    /// that makes it silent, or answering again. False while such probes may still be under way, each lost after `timeout`. To be
+    /// called after a probe that confirms no other.
     pub fn begins_confirmation(&mut self, endpoint: usize, now: Moment, timeout: Micros) -> bool {
         let Some(path) = self.paths.get_mut(endpoint) else {
             return false;

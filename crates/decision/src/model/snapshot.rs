@@ -292,7 +292,7 @@ impl ProcessingTime {
 pub struct JobTime {
     /// The times.
     pub time: ProcessingTime,
-    /// When the last pod finished. `None` in a fleet file that does not say so: the times do not age.
+    /// When the last pod finished. `None` for times of a fleet file, which do not age.
     pub as_of: Option<Moment>,
     /// For how long the times count after that.
     pub lasts: Micros,

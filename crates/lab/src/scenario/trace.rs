@@ -94,7 +94,10 @@ impl Scenario {
         let is_jobs = |workload: &&Workload| matches!(workload.kind, WorkloadKind::Jobs { .. });
         let is_service = |workload: &Workload| matches!(workload.kind, WorkloadKind::Service { .. });
         let class = |workload: &Workload| workload.slo.map(|slo| slo.class);
-        let known = self.workloads.iter().find(|workload| workload.name == line.namespace);
+        let known = self
+            .workloads
+            .iter()
+            .find(|workload| workload.namespace == line.namespace);
         if known.is_some_and(is_service) {
             return Ok(None);
         }
