@@ -76,15 +76,14 @@ impl Observations {
         self.last.back().map(|(finished, _)| *finished)
     }
 
-    /// The times, if there are enough of them and their mean is at least [`RESOLUTION`]. They count for `seconds`.
-    fn known(&self, seconds: u64) -> Option<JobTime> {
+    /// The times, if there are enough of them and their mean is at least [`RESOLUTION`].
+    fn known(&self) -> Option<JobTime> {
         let time = self
             .time
             .filter(|time| self.last.len() >= ENOUGH && time.mean >= RESOLUTION)?;
         Some(JobTime {
             time,
             as_of: self.as_of(),
-            lasts: Micros::from_secs(seconds),
         })
     }
 }
@@ -141,18 +140,12 @@ impl Site {
     fn read(&self) -> JobTimes {
         let mut times = JobTimes::default();
         for ((namespace, class), observations) in self.classes.iter() {
-            if let Some(known) = observations.known(HOUR) {
+            if let Some(known) = observations.known() {
                 times.classes.entry((&**namespace).into()).or_default()[*class] = Some(known);
             }
         }
-        let jobs = self
-            .jobs
-            .iter()
-            .map(|(key, observations)| (key, observations.known(HOUR)));
-        let cron_jobs = self.cron_jobs.iter();
-        let cron_jobs = cron_jobs.map(|(key, observations)| (key, observations.known(WEEK)));
-        for ([namespace, key], known) in jobs.chain(cron_jobs) {
-            if let Some(known) = known {
+        for ([namespace, key], observations) in self.jobs.iter().chain(self.cron_jobs.iter()) {
+            if let Some(known) = observations.known() {
                 times.of_jobs.entry(namespace, key).insert_entry(known);
             }
         }
@@ -217,7 +210,6 @@ mod tests {
                 p95: S(30),
             },
             as_of: Some(NOW),
-            lasts: S(3_600),
         };
         let of_class = PerClass([None, None, Some(expected)]);
         assert_eq!(times.classes, BTreeMap::from([("shop".into(), of_class)]));
@@ -274,20 +266,24 @@ mod tests {
     /// Jobs that are found finished count from then on, in any order.
     #[test]
     fn times_are_as_old_as_the_pods() {
+        let (now, second) = (NOW.after(S(10_000)), |second: u64| NOW.after(S(second)));
         let mut processing = Processing::default();
-        let mut observe = |second: u64, time: u64| {
-            let (now, finished) = (NOW.after(S(10_000)), NOW.after(S(second)));
-            processing.observe("edge", Class::Batch, "shop", Some("job"), S(time), [finished, now]);
+        let mut observe = |at: u64, time: u64| {
+            processing.observe("edge", Class::Batch, "shop", Some("job"), S(time), [second(at), now]);
+            let known = processing.times("edge", now);
+            known
+                .of_jobs
+                .get("shop", "job")
+                .map(|known| (known.time.mean, known.as_of))
         };
-        (0..5).for_each(|second| observe(second, 999));
-        (1..=20).rev().for_each(|time| observe(9_000 + time, time));
-        observe(8_000, 21);
-        let known = processing.times("edge", NOW.after(S(10_000)));
-        let time = known.of_jobs.get("shop", "job").unwrap();
-        assert_eq!(
-            (time.time.mean, time.as_of),
-            (Micros(10_500_000), Some(NOW.after(S(9_020))))
-        );
+        for time in (1..=9).rev() {
+            observe(9_000 + time, time);
+        }
+        let nine = Some((S(5), Some(second(9_009))));
+        assert_eq!(observe(6_399, 999), nine, "an hour and a second ago");
+        // Of what was before a gap of ten minutes, the last four stay. Here it is one.
+        assert_eq!(observe(8_000, 15), Some((S(6), Some(second(9_009)))));
+        assert_eq!(observe(9_700, 20), Some((S(10), Some(second(9_700)))));
     }
 
     /// The Jobs of a CronJob that runs each day, and one that runs no longer.
@@ -310,9 +306,9 @@ mod tests {
             known
                 .of_jobs
                 .get("shop", "cronjob/nightly")
-                .map(|known| (known.time.mean, known.lasts))
+                .map(|known| known.time.mean)
         };
-        assert_eq!(times(&mut processing, day(12)), Some((S(4), S(604_800))));
+        assert_eq!(times(&mut processing, day(12)), Some(S(4)));
         assert_eq!(times(&mut processing, day(13)), None);
     }
 

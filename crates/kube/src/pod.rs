@@ -11,6 +11,7 @@ mod status;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 pub use status::JobRun;
 
@@ -38,8 +39,8 @@ pub const CRON_JOB: &str = "cronjob/";
 /// Maximum length of a CronJob's name, in bytes.
 const LONGEST_CRON_JOB: usize = 52;
 
-/// A minute in 2017, counted from 1970.
-const MINUTE_OF_2017: u32 = 25_000_000;
+/// Minutes from 2017 to 2046, counted from 1970.
+const MINUTES: RangeInclusive<u32> = 25_000_000..=40_000_000;
 
 /// Maximum length of the hash in the name of a ControllerRevision, in bytes. It is above that of every real hash.
 const LONGEST_REVISION: usize = 16;
@@ -250,10 +251,10 @@ impl<'a> Pod<'a> {
 
 impl fields::OwnerReference<'_> {
     /// The name of the CronJob that created this Job. The name of such a Job ends with the minute for which it was scheduled,
-    /// counted from 1970: eight digits. Dates such as 20261129 are less than such a minute.
+    /// counted from 1970: eight digits. Dates such as 20261129 are no such minute.
     fn cron_job(&self) -> Option<&str> {
         let (name, minute) = self.name.rsplit_once('-')?;
-        let is_minute = minute.len() == 8 && minute.parse::<u32>().is_ok_and(|minute| minute >= MINUTE_OF_2017);
+        let is_minute = minute.len() == 8 && minute.parse::<u32>().is_ok_and(|minute| MINUTES.contains(&minute));
         let is_job = self.api_version == "batch/v1" && self.kind == "Job";
         (is_job && is_minute && (1..=LONGEST_CRON_JOB).contains(&name.len())).then_some(name)
     }

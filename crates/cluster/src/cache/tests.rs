@@ -936,11 +936,13 @@ fn measured_room_shrinks_by_pods_started_since_the_sample() {
     assert_eq!(free(&mut fixture), Some(2600));
 }
 
-/// A Job's pod in this namespace that ran on node `a` for ten minutes.
+/// A Job's pod in this namespace that ran on node `a` for ten minutes, until half an hour ago.
 fn done(uid: &str, namespace: &str) -> Value {
+    let finished = NOW.wall - jiff::SignedDuration::from_mins(30);
+    let started = finished - jiff::SignedDuration::from_mins(10);
     let owners = json!([{"kind": "Job", "uid": "nightly", "controller": true}]);
     let run = json!([{"name": "main", "state": {"terminated": {
-        "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:10:00Z",
+        "startedAt": started.to_string(), "finishedAt": finished.to_string(),
     }}}]);
     let mut pod = bound(pod(uid, 1), "a");
     pod["metadata"]["namespace"] = namespace.into();
@@ -971,7 +973,9 @@ fn five_finished_jobs_set_estimate_of_class_and_controller() {
         ten_minutes
     );
     assert_eq!(*fixture.publish().sites[1].job_times, JobTimes::default());
-    fixture.wait(3_601);
+    fixture.wait(1_799);
+    assert_eq!(times(&mut fixture), known);
+    fixture.wait(1);
     assert_eq!(times(&mut fixture), JobTimes::default(), "an hour ago");
 }
 

@@ -208,7 +208,6 @@ fn one_pod_finds_out_whether_a_slow_cloud_has_become_faster() {
     let slow = JobTime {
         time: ProcessingTime::all(seconds(20)),
         as_of: Some(NOW.moment),
-        lasts: seconds(3_600),
     };
     let classes = [("shop".into(), PerClass([Some(slow); 3]))].into();
     snapshot.sites[1].job_times = Arc::new(JobTimes {

@@ -201,20 +201,18 @@ impl Path {
         self.run = (is_answer, if self.run.0 == is_answer { self.run.1 + 1 } else { 1 });
         if !confirms || self.reach == Reach::Silent {
             self.window.push(outcome);
+            self.history.extend(outcome.map(|rtt| (at, rtt)));
         }
         if let Some(rtt) = outcome {
             self.average = Some(self.averaged(rtt, at));
             self.last_answer = at;
-            self.history.push_back((at, rtt));
         }
         self.last_outcome = Some(at);
         match self.reach {
             _ if self.run.1 >= RUN && !is_answer => self.reach = Reach::Silent,
-            // What was before the outage may be of another path.
             Reach::Silent if self.run.1 >= RUN => {
                 self.reach = Reach::Answering;
                 self.window.keep(RUN);
-                self.history.drain(..self.history.len().saturating_sub(RUN));
             }
             Reach::Unknown if self.window.probes() >= RUN => self.reach = Reach::Answering,
             _ => {}

@@ -294,8 +294,6 @@ pub struct JobTime {
     pub time: ProcessingTime,
     /// When the last pod finished. `None` for times of a fleet file, which do not age.
     pub as_of: Option<Moment>,
-    /// For how long the times count after that.
-    pub lasts: Micros,
 }
 
 impl JobTime {
@@ -310,11 +308,7 @@ impl JobTime {
 
 impl From<ProcessingTime> for JobTime {
     fn from(time: ProcessingTime) -> Self {
-        Self {
-            time,
-            as_of: None,
-            lasts: Micros(0),
-        }
+        Self { time, as_of: None }
     }
 }
 

@@ -102,12 +102,13 @@ fn in_namespace(workload: &Workload<'_>, class: Class, site: &Site) -> Option<Pr
     site.observed_in.get(&*workload.namespace)?[class]
 }
 
-/// How much shorter the mean may have become since the last observation: in proportion to its age, all of it when the observations
-/// no longer count.
+/// How long after the last observation nothing is known of the present time.
+const AGED: Micros = Micros::from_secs(3_600);
+
+/// How much shorter the mean may have become since the last observation: in proportion to its age.
 fn aged(observed: JobTime, now: Moment) -> Micros {
-    let age = observed.as_of.map_or(Micros(0), |as_of| now.since(as_of));
-    let (age, lasts) = (age.min(observed.lasts), observed.lasts.0.max(1));
-    Micros((u128::from(observed.time.mean.0) * u128::from(age.0) / u128::from(lasts)) as u64)
+    let age = observed.as_of.map_or(Micros(0), |as_of| now.since(as_of)).min(AGED);
+    Micros((u128::from(observed.time.mean.0) * u128::from(age.0) / u128::from(AGED.0)) as u64)
 }
 
 /// The ETA at `site` of a pod of this class that requests one core and queues behind all pods of the class there.

@@ -39,6 +39,7 @@ fn jobs_of_a_cron_job_have_one_key() {
         ("batch/v1", "report-2938482"),
         ("batch/v1", "report-2938482x"),
         ("batch/v1", "report-20261129"),
+        ("batch/v1", "report-84512312"),
         ("batch/v1", "-29384820"),
         ("batch.volcano.sh/v1alpha1", "report-29384820"),
     ] {

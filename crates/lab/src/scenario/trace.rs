@@ -94,14 +94,12 @@ impl Scenario {
         let is_jobs = |workload: &&Workload| matches!(workload.kind, WorkloadKind::Jobs { .. });
         let is_service = |workload: &Workload| matches!(workload.kind, WorkloadKind::Service { .. });
         let class = |workload: &Workload| workload.slo.map(|slo| slo.class);
-        let known = self
-            .workloads
-            .iter()
-            .find(|workload| workload.namespace == line.namespace);
-        if known.is_some_and(is_service) {
+        let in_namespace = |workload: &&Workload| workload.namespace == line.namespace;
+        let mut known = self.workloads.iter().filter(in_namespace);
+        if known.clone().any(is_service) {
             return Ok(None);
         }
-        let known = known.filter(is_jobs);
+        let known = known.find(is_jobs);
         let known = known.or_else(|| {
             self.workloads
                 .iter()
@@ -120,6 +118,7 @@ impl Scenario {
         };
         workload.name.clone_from(&line.namespace);
         workload.namespace.clone_from(&line.namespace);
+        workload.is_cron_job = false;
         workload.priority = line.priority;
         workload.slo = line.class.map(|class| Slo {
             class,

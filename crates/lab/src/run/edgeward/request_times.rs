@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use edgeward_cluster::engine::Change;
 use edgeward_cluster::telemetry::{Measurement, Telemetry, Work};
 use edgeward_decision::config::{Config, Input, Prometheus};
+use edgeward_decision::model::slo::Class;
 use edgeward_decision::model::snapshot::ProcessingTime;
 use edgeward_kube::units::Micros;
 
@@ -33,16 +34,14 @@ impl Run<'_> {
         };
         let (period, until) = (prometheus.period, seen.after(prometheus.staleness));
         let mut telemetry = Telemetry::default();
-        for ((site, workload), mut times) in times {
-            let workload = &self.scenario.workloads[workload];
-            let Some(slo) = workload.slo else { continue };
+        for ((site, namespace, class), mut times) in times {
             let Some(time) = ProcessingTime::of(&mut times) else {
                 continue;
             };
             for (is_p95, value) in [(false, time.mean), (true, time.p95)] {
                 let work = Work {
-                    namespace: (*workload.namespace).into(),
-                    class: slo.class,
+                    namespace: namespace.clone(),
+                    class,
                     is_p95,
                 };
                 let site = &self.scenario.sites[site].definition.name;
@@ -60,8 +59,8 @@ impl Run<'_> {
         self.events.schedule(now + period, Event::RequestTimes);
     }
 
-    /// Times of requests by site and workload.
-    fn request_times(&self) -> BTreeMap<(usize, usize), Vec<Micros>> {
+    /// Times of requests by site, namespace and class.
+    fn request_times(&self) -> BTreeMap<(usize, Box<str>, Class), Vec<Micros>> {
         let mut times = BTreeMap::<_, Vec<_>>::new();
         let running = self
             .pods
@@ -73,7 +72,10 @@ impl Run<'_> {
                 continue;
             };
             let (workload, site) = (&self.scenario.workloads[pod.workload], self.nodes[node].site);
-            let answered = times.entry((site, pod.workload)).or_default();
+            let Some(slo) = workload.slo else { continue };
+            let answered = times
+                .entry((site, (*workload.namespace).into(), slo.class))
+                .or_default();
             for request in 0..REQUESTS {
                 let own = (1 << 61) | ((number as u64) << 20) | (self.now.0 / 60_000_000 * REQUESTS + request);
                 let time = service_time(workload, self.seed, (1 << 62) | service as u64, own);
