@@ -15,7 +15,7 @@ use edgeward_kube::units::{Micros, Moment};
 /// The number of last observations that are kept for each key.
 const KEPT: usize = 20;
 
-/// After a time without observations, only the last few older ones stay beside the new one, which tells more about the present.
+/// After such a time without observations, only the last few older ones are kept: the new one tells more about the present.
 const GAP: Micros = Micros::from_secs(600);
 
 /// The smallest mean that counts. Kubernetes writes the start and the end of a container in whole seconds. The mean of many
@@ -28,7 +28,7 @@ const ENOUGH: usize = 5;
 /// For how many seconds the observations of a class or Job count after the last one.
 const HOUR: u64 = 3_600;
 
-/// The same for a CronJob, which may run once a day.
+/// For how many seconds those of a CronJob count, which may run once a day.
 const WEEK: u64 = 7 * 24 * 3_600;
 
 /// Observations by key. Beyond 4,096 keys, the one with the oldest observation is forgotten.
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(times.of_jobs.iter().collect::<Vec<_>>(), [("shop", "job", &expected)]);
         assert_eq!(*processing.times("cloud", NOW), JobTimes::default());
 
-        // Of the last twenty, one may be longer than the p95.
+        // One of the last twenty may be longer than the p95.
         let long: Vec<_> = (1..=21).map(S).collect();
         let mut long = observed(&long);
         let times = |processing: &mut Processing, now| {
@@ -224,7 +224,7 @@ mod tests {
             [known.time.mean, known.time.p95]
         };
         assert_eq!(times(&mut long, NOW), [Micros(11_500_000), S(20)]);
-        // After ten minutes, only 18, 19, 20 and 21 s stay beside the new one.
+        // After ten minutes, only 18, 19, 20 and 21 s are kept with the new one.
         let late = NOW.after(GAP);
         long.observe("edge", Class::Batch, "shop", None, S(2), [late; 2]);
         assert_eq!(times(&mut long, late), [S(16), S(21)]);
@@ -281,12 +281,12 @@ mod tests {
         }
         let nine = Some((S(5), Some(second(9_009))));
         assert_eq!(observe(6_399, 999), nine, "an hour and a second ago");
-        // Of what was before a gap of ten minutes, the last four stay. Here it is one.
+        // At most four are kept from before a gap of ten minutes: first this one, then 6, 7, 8 and 9 s.
         assert_eq!(observe(8_000, 15), Some((S(6), Some(second(9_009)))));
         assert_eq!(observe(9_700, 20), Some((S(10), Some(second(9_700)))));
     }
 
-    /// The Jobs of a CronJob that runs each day, and one that runs no longer.
+    /// A CronJob runs each day, and then no longer.
     #[test]
     fn times_of_cron_jobs_count_for_a_week() {
         let mut processing = Processing::default();

@@ -33,7 +33,7 @@ pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// Maximum length of a uid, in bytes. It is above the length of every real uid.
 const LONGEST_UID: usize = 64;
 
-/// What a [`Pod::job_key`] begins with if the Job belongs to a CronJob.
+/// The prefix of a [`Pod::job_key`] whose Job belongs to a CronJob.
 pub const CRON_JOB: &str = "cronjob/";
 
 /// Maximum length of a CronJob's name, in bytes.

@@ -58,7 +58,7 @@ pub(super) struct Elsewhere<'s> {
     pub(super) edge: Option<&'s Site>,
     /// The time of the pod's Job at the site where it was observed last, at speed factor 1.
     of_job: Option<JobTime>,
-    /// The same of its namespace and class, as measured.
+    /// The time of its namespace and class at another site, as measured, at speed factor 1.
     in_namespace: Option<ProcessingTime>,
 }
 

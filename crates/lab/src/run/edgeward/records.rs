@@ -51,6 +51,15 @@ pub(super) fn number(uid: &str) -> Option<PodNumber> {
     Some((high << 32) | low)
 }
 
+/// The uid and the kind of the pod's controller.
+fn controller(pod: &Pod) -> (String, &'static str) {
+    match pod.work {
+        Work::Task(_) => (format!("job-{:x}", pod.job), "Job"),
+        Work::Replica { service, revision, .. } => (format!("rs-{service}-{revision}"), "ReplicaSet"),
+        Work::Initial => (format!("initial-{}", pod.workload), "ReplicaSet"),
+    }
+}
+
 impl Records {
     /// Creates the records. Pods that state an SLO name this profile, if any.
     pub(super) fn new(scenario: &Scenario, profile: Option<&str>, can_move: bool) -> Self {
@@ -93,7 +102,7 @@ impl Records {
     }
 
     pub(super) fn workload(&self, pod: &Pod) -> Workload<'static> {
-        let (uid, _) = self.controller(pod);
+        let (uid, _) = controller(pod);
         Workload {
             controller: Some(Cow::Owned(uid)),
             job: self.job_key(pod).map(String::from).map(Cow::Owned),
@@ -117,19 +126,10 @@ impl Records {
         }
     }
 
-    /// The uid and the kind of the pod's controller.
-    fn controller(&self, pod: &Pod) -> (String, &'static str) {
-        match pod.work {
-            Work::Task(_) => (format!("job-{:x}", pod.job), "Job"),
-            Work::Replica { service, revision, .. } => (format!("rs-{service}-{revision}"), "ReplicaSet"),
-            Work::Initial => (format!("initial-{}", pod.workload), "ReplicaSet"),
-        }
-    }
-
     fn job_key(&self, pod: &Pod) -> Option<Box<str>> {
         match (&pod.work, &self.cron_jobs[pod.workload]) {
             (Work::Task(_), Some([_, key])) => Some(key.clone()),
-            (Work::Task(_), None) => Some(self.controller(pod).0.into()),
+            (Work::Task(_), None) => Some(controller(pod).0.into()),
             _ => None,
         }
     }
@@ -162,7 +162,7 @@ impl Records {
         now: Micros,
     ) -> PodRecord {
         let uid = uid(number);
-        let (controller, kind) = self.controller(pod);
+        let (controller, kind) = controller(pod);
         if pod.phase == Phase::Gated {
             return self.gated(&uid, pod, &controller, kind);
         }
@@ -342,7 +342,7 @@ mod tests {
             (pod.site, pod.decision) = (Some(site), Some(7));
             let found = records.record(5, &pod, None, None, Micros(0));
             let uid = uid(5);
-            let (controller, kind) = records.controller(&pod);
+            let (controller, kind) = controller(&pod);
             let text = patched(&records.manifest(&pod, &uid, &controller, kind), cpu).to_string();
             let mut expected = pod_record::record(&read(&text), &records.keys).unwrap().unwrap();
             assert!(expected.decided.take().is_some());
