@@ -1,4 +1,4 @@
-//! Our custom resources, group `edgeward.io/v1alpha1`: [`Site`], [`SloPolicy`] and [`PerformanceProfile`].
+//! Our custom resources, group `edgeward.io/v1alpha1`: [`Site`], [`SloPolicy`], [`PerformanceProfile`] and [`ClusterReport`].
 //!
 //! The schema of a `spec` is the schema of the type that the webhook reads it into. The rules here, in CEL, add what a schema
 //! cannot state, and make the API server's messages name the value.
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use edgeward_decision::config::site_definition::WrittenSite;
+use edgeward_decision::model::report::Report;
 use edgeward_decision::model::{endpoint, liqo, site_restriction, traits};
 use edgeward_decision::placement::policy::{MAX_SELECTOR_BYTES, PolicySpec};
 use edgeward_kube::ties;
@@ -72,6 +73,10 @@ fn site_rules(schema: &mut Schema) {
         (
             "(has(self.rttThresholdMs) || has(self.lossThresholdPct))",
             "thresholds are not for a site of kind edge: there is no WAN to it",
+        ),
+        (
+            "has(self.report)",
+            "report is not for a site of kind edge: it tells about a neighbour",
         ),
         (
             "has(self.storageClasses)",
@@ -300,7 +305,8 @@ pub struct SiteScore {
     /// Score for a pod whose optional traits are all available there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
-    /// Scores for a pod that misses 0, 1, 2 … optional traits there, if the equation uses `missing_optional_traits`.
+    /// Scores for a pod that misses 0, 1, 2 … 16 optional traits there, if the equation uses `missing_optional_traits`. With
+    /// `component_present`, first for pods whose component runs there, then for others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_missing: Vec<f64>,
     /// Time of the oldest value in the score, RFC 3339.
@@ -331,6 +337,25 @@ pub struct Condition {
     /// The generation of the spec that this condition describes.
     pub observed_generation: Option<i64>,
 }
+
+/// Nothing: a ClusterReport has only a status.
+#[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "edgeward.io",
+    version = "v1alpha1",
+    kind = "ClusterReport",
+    doc = "What this cluster reports to neighbours that send it pods. edgeward keeps the object `self` while its setting \
+           `report` is on.",
+    status = "Report",
+    category = "edgeward",
+    printcolumn(name = "Generation", type_ = "integer", json_path = ".status.generation"),
+    printcolumn(name = "CPU", type_ = "string", json_path = ".status.room[*].cpu"),
+    printcolumn(name = "Memory", type_ = "string", json_path = ".status.room[*].memory"),
+    printcolumn(name = "Nodes", type_ = "string", json_path = ".status.room[*].nodes"),
+    printcolumn(name = "Traits", type_ = "string", json_path = ".status.traits.all"),
+    printcolumn(name = "Reported", type_ = "date", json_path = ".status.time")
+)]
+pub struct ClusterReportSpec {}
 
 const EQUATION: &str = "^[A-Za-z0-9_.,+*/()<>=!&|?: \\\\n\\\\t-]*$";
 
@@ -426,6 +451,11 @@ fn survives_offloading(schema: &mut Schema) {
 }
 
 /// The CustomResourceDefinitions of our kinds, in the order of `edgeward crds`.
-pub fn definitions() -> [CustomResourceDefinition; 3] {
-    [Site::crd(), SloPolicy::crd(), PerformanceProfile::crd()]
+pub fn definitions() -> [CustomResourceDefinition; 4] {
+    [
+        Site::crd(),
+        SloPolicy::crd(),
+        PerformanceProfile::crd(),
+        ClusterReport::crd(),
+    ]
 }

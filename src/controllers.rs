@@ -10,6 +10,7 @@ pub mod moves;
 pub mod neighbourhoods;
 pub mod ocm;
 mod pod_patch;
+pub mod report;
 pub mod status;
 
 use std::sync::Arc;

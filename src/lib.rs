@@ -10,7 +10,7 @@
 //! | `admission` | the admission endpoint: receives reviews, returns patches |
 //! | `watch` | watches of a cluster: nodes, pods, volumes, custom resources |
 //! | `wan` | probes of the WAN |
-//! | `liqo`, `prometheus`, `sites`, `policies`, `profiles` | the other inputs of the engine |
+//! | `liqo`, `prometheus`, `reports`, `sites`, `policies`, `profiles` | the other inputs of the engine |
 //! | `config`, `fleet_file` | where settings come from; a fleet file in place of a cluster |
 //! | `observer` | hands changes to the engine, which publishes snapshots and plans |
 //! | `controllers` | the only writer to the API server |
@@ -38,6 +38,7 @@ mod platform;
 mod policies;
 mod profiles;
 mod prometheus;
+mod reports;
 mod serve;
 mod sites;
 #[cfg(any(test, feature = "testkit"))]

@@ -215,7 +215,7 @@ fn scores(snapshot: &Snapshot, site: &Site, config: &Config, now: Moment) -> Sco
     ];
     let mut scores: Scores = built_in.map(|(name, value)| (name.to_owned(), value)).into();
     for (name, profile) in &*snapshot.profiles {
-        let Some(Score(score)) = profile.score(site.name(), 0, now) else {
+        let Some(Score(score)) = profile.score(site.name(), now) else {
             continue;
         };
         const ONE: i64 = 1_000_000;

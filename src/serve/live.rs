@@ -14,7 +14,7 @@ use crate::config::Versions;
 use crate::controllers::events::Recorder;
 use crate::controllers::lease::Election;
 use crate::controllers::status::Statuses;
-use crate::controllers::{Context, backstop, executor, moves, neighbourhoods, ocm};
+use crate::controllers::{Context, backstop, executor, moves, neighbourhoods, ocm, report};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::liqo::Liqo;
@@ -24,6 +24,7 @@ use crate::platform::threads::Threads;
 use crate::policies::SloPolicies;
 use crate::profiles::PerformanceProfiles;
 use crate::prometheus;
+use crate::reports::Reports;
 use crate::serve::{CERTIFICATE, Readiness, Task};
 use crate::sites::Sites;
 use crate::tls::Service;
@@ -117,6 +118,12 @@ pub(super) async fn view(
         profiles: profiles_evaluated,
         plans: plans.clone(),
     };
+    let neighbours = Reports {
+        client: client.clone(),
+        namespace: service.namespace.clone(),
+        metrics: metrics(),
+        changes: changes.clone(),
+    };
     let engine = {
         let (mut versions, shared) = (versions.clone(), Arc::clone(&shared));
         async move { Engine::new(versions.next().await, shared) }
@@ -157,6 +164,7 @@ pub(super) async fn view(
             watched.follow_replicas(service.namespace, service.name, metrics()),
         )
         .on(&thread),
+        Task::endless("reports of neighbours", neighbours.follow(versions.clone())),
         Task::endless(
             "Prometheus",
             prometheus::follow(versions.clone(), clock, metrics(), changes.clone()),
@@ -176,11 +184,12 @@ pub(super) async fn view(
         // Controllers write to the API server while this replica leads.
         Task::graceful("Lease", election.run(viewing, draining)),
         Task::endless("Events on pods", recorder.run(leadership)),
-        Task::endless("release of gated pods", executor::run(context.clone(), plans)),
+        Task::endless("release of gated pods", executor::run(context.clone(), plans.clone())),
         Task::endless("backstop", backstop::run(context.clone(), reports)),
         Task::endless("moves", moves::run(context.clone(), movable)),
         Task::endless("statuses", statuses.run()),
         Task::endless("neighbourhoods", neighbourhoods::run(context.clone(), policy_versions)),
+        Task::endless("report", report::run(context.clone(), versions.clone(), plans)),
         Task::endless("OCM", ocm::run(context.clone(), versions)),
     ];
     Ok(View {

@@ -50,6 +50,35 @@ pub(crate) fn of_file(file: &Path) -> anyhow::Result<Config> {
         }
         error => error.into(),
     })?;
+    without_program(kubeconfig)
+}
+
+/// Returns the client configuration for the current context of this kubeconfig, which comes from a Secret. It may name neither
+/// a program nor a file: a file of this process would be sent to the server that the Secret names.
+///
+/// # Errors
+/// There is no such configuration, or it cannot be used. The text has no secret of the kubeconfig.
+pub(crate) fn of_secret(kubeconfig: &[u8]) -> anyhow::Result<Config> {
+    let read = std::str::from_utf8(kubeconfig).ok().map(Kubeconfig::from_yaml);
+    let Some(Ok(kubeconfig)) = read else {
+        bail!("the Secret's key is not a kubeconfig");
+    };
+    let clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
+    let users = kubeconfig
+        .auth_infos
+        .iter()
+        .filter_map(|named| named.auth_info.as_ref());
+    let files = users.flat_map(|user| [&user.client_certificate, &user.client_key, &user.token_file]);
+    let names_file = files
+        .chain(clusters.map(|cluster| &cluster.certificate_authority))
+        .any(Option::is_some);
+    if names_file {
+        bail!("the kubeconfig names a file; use the fields with the suffix -data, and a token");
+    }
+    without_program(kubeconfig)
+}
+
+fn without_program(kubeconfig: Kubeconfig) -> anyhow::Result<Config> {
     let (mut config, context) = of_context(kubeconfig, None)?;
     let user = &config.auth_info;
     if user.exec.is_some() || user.auth_provider.is_some() {

@@ -27,6 +27,7 @@ mod neighbourhoods;
 mod ocm;
 mod placement;
 mod profiles;
+mod reports;
 
 use std::process::ExitCode;
 

@@ -173,6 +173,7 @@ pub(crate) fn kustomize_folders_match_chart_values(tools: &Tools) -> Result<()> 
         values["validation"] = json!({"deny": true, "strictSites": true});
         values["data"]["enabled"] = json!(true);
         values["podGroups"]["enabled"] = json!(true);
+        values["reports"]["enabled"] = json!(true);
         values["config"]["liqo"]["enabled"] = json!("auto");
         values["config"]["moves"]["enabled"] = json!(true);
         let by_helm = tools.charted(&values)?;
@@ -183,13 +184,14 @@ pub(crate) fn kustomize_folders_match_chart_values(tools: &Tools) -> Result<()> 
             "deploy/groups",
             "deploy/liqo",
             "deploy/moves",
+            "deploy/reports",
             "webhook/strict-sites",
         ];
         let mut by_kustomize = tools.kustomized(&folders, &["webhook/deny"], "example.io")?;
         let changed = by_helm.iter().filter(|(key, object)| plain.get(*key) != Some(*object));
-        // The fifteen changes: the configuration with its new name and the Deployment that mounts it; the policy's binding; two
-        // policies with their bindings; four ClusterRoles and their bindings.
-        ensure!(changed.count() == 15, "{source}");
+        // The nineteen changes: the configuration with its new name and the Deployment that mounts it; the policy's binding; two
+        // policies with their bindings; five ClusterRoles and a Role with their bindings.
+        ensure!(changed.count() == 19, "{source}");
         // These folders set no label. The chart labels all objects.
         for object in by_kustomize.values_mut() {
             let own = [
@@ -197,6 +199,7 @@ pub(crate) fn kustomize_folders_match_chart_values(tools: &Tools) -> Result<()> 
                 "edgeward-groups",
                 "edgeward-liqo",
                 "edgeward-moves",
+                "edgeward-reports",
                 "edgeward-confine-evictions",
             ];
             if own.iter().any(|name| object["metadata"]["name"] == *name) {

@@ -39,6 +39,7 @@ fn every_reason_and_refusal_is_explained() {
 const RUN_BY_A_TEST: &str = "\
 README.md; tests/it/cli.rs; cargo run --release -- demo
 clouds.md; tests/e2e/cost_map.rs; edgeward cost-map
+clouds.md; tests/e2e/reports.rs; kubectl apply -k edgeward/deploy/report-reader; kubectl -n edgeward-system create secret generic edgeward-neighbours
 clouds.md; tests/e2e/install/guide.rs; edgeward fleet; kubectl apply -k edgeward/webhook/strict-sites; kubectl apply -k edgeward/deploy/liqo
 groups.md; tests/it/import.rs; edgeward import codeco; edgeward import appgroup
 decide.md; tests/prometheus/backtest.rs; edgeward profile backtest

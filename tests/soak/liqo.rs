@@ -4,6 +4,7 @@ mod elastic;
 mod frozen;
 mod full;
 mod home;
+mod report;
 
 use edgeward_harness::control_plane::FailureDetection;
 use edgeward_harness::peering::{Cloud, Layout, Provider};

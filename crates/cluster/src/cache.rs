@@ -20,10 +20,11 @@ use std::sync::Arc;
 
 use edgeward_decision::config::Config;
 use edgeward_decision::model::liqo::VIRTUAL_NODE;
+use edgeward_decision::model::report::FRESH;
 use edgeward_decision::model::site::{SiteDefinition, SiteKind};
 use edgeward_decision::model::snapshot::{Site, Snapshot};
 use edgeward_kube::node::{Node, NodeId};
-use edgeward_kube::units::Moment;
+use edgeward_kube::units::{Micros, Moment};
 use edgeward_kube::words;
 
 pub use delta::RoomDelta;
@@ -322,7 +323,9 @@ impl Cache {
         let sites = self.sites.iter();
         let sites = sites.flat_map(|entry| [entry.full.next_end(), entry.closed.lasting.next_end()]);
         let telemetry = self.measured.telemetry.next_expiry();
-        [pods, young, telemetry].into_iter().chain(sites).flatten().min()
+        let reports = self.measured.reports.values();
+        let stale = reports.map(|(_, arrived)| arrived.after(FRESH + Micros(1))).min();
+        [pods, young, telemetry, stale].into_iter().chain(sites).flatten().min()
     }
 
     /// The revision of the next [publication](Self::publish).

@@ -15,7 +15,7 @@ use crate::pod_record::GatedPod;
 use edgeward_decision::config::Config;
 use edgeward_decision::model::group::{Members, Membership};
 use edgeward_decision::model::queue_claims::QueueClaims;
-use edgeward_decision::model::slo::Class;
+use edgeward_decision::model::slo::{Class, PerClass};
 use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_decision::model::workload::{QueueKey, Workload};
 use edgeward_decision::placement::decide::cost;
@@ -156,6 +156,8 @@ pub struct Plan {
     pub entries: Vec<PlanEntry>,
     /// The number of gated pods, including pods with gates of others.
     pub gated: usize,
+    /// The number of gated pods with an SLO by class.
+    pub gated_by_class: PerClass<usize>,
     /// Since when the longest-gated pod is gated. Pods that wait for gates of others or for a site that is `Away` do not
     /// count.
     pub oldest: Option<Moment>,
@@ -422,9 +424,13 @@ impl Waitlist {
         let is_limited =
             |entry: &&Entry| !entry.pod.waited_for_others() && !entry.pod.waits_for_site() && !entry.pod.is_of_gang();
         let ours = self.pods.values().filter(is_limited);
+        let mut gated_by_class = PerClass::default();
+        let classes = self.pods.values().filter_map(|entry| entry.pod.class);
+        classes.for_each(|class| gated_by_class[class] += 1);
         Plan {
             entries,
             gated: self.pods.len(),
+            gated_by_class,
             oldest: ours.map(|entry| entry.since).min(),
             decisions,
             groups,

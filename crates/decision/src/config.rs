@@ -9,6 +9,7 @@ mod moves;
 mod ocm;
 mod probing;
 mod prometheus;
+mod report;
 pub mod site_definition;
 pub mod sites;
 
@@ -18,6 +19,7 @@ pub use moves::Moves;
 pub use ocm::Ocm;
 pub use probing::Probing;
 pub use prometheus::{Input, MeasuredTrait, Prometheus};
+pub use report::ReportSettings;
 
 use std::sync::Arc;
 
@@ -114,6 +116,8 @@ pub struct Config {
     /// An Open Cluster Management hub that gets [scores of the sites](../guide/clouds.md#open-cluster-management). Without effect
     /// while the fleet comes from a file
     pub ocm: Option<Ocm>,
+    /// What this cluster [reports](../guide/clouds.md#reports-of-neighbours) to its neighbours. Without it, it reports nothing
+    pub report: Option<ReportSettings>,
 }
 
 /// An RTT threshold in milliseconds.
@@ -240,6 +244,7 @@ impl Default for Config {
             prometheus: None,
             moves: Moves::default(),
             ocm: None,
+            report: None,
         }
     }
 }
@@ -403,6 +408,7 @@ mod tests {
             },
             "moves": {"enabled": true, "home": false, "profiles": false, "dwell": "1h", "keepFree": "7%", "perMinute": 9},
             "ocm": {"kubeconfig": "/hub/kubeconfig", "clusters": {"edge": "factory", "cloud": "region-1"}, "period": "30s"},
+            "report": {"components": true, "energyProfile": "greenness"},
         });
         let config = Config::read(&document).unwrap();
         let mut expected = json!(Config::default());

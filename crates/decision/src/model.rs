@@ -9,6 +9,7 @@ pub mod liqo;
 pub mod priority_caps;
 pub mod queue_claims;
 pub mod remote_room;
+pub mod report;
 pub mod scores;
 pub mod site;
 pub mod site_restriction;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use edgeward_decision::config::Config;
 use edgeward_decision::model::cost_map::watts;
 use edgeward_decision::model::link::{Link, LinkState};
-use edgeward_decision::model::scores::{Score, SiteScore};
+use edgeward_decision::model::scores::{MAX_MISSING, Score, SiteScore};
 use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::model::snapshot::{Site, Snapshot};
 use edgeward_decision::placement::estimate;
@@ -15,9 +15,6 @@ use edgeward_kube::node::Node;
 use edgeward_kube::units::{Micros, Moment};
 
 use crate::profile::{Aggregate, BuiltIn, By, Metric, Profile, Source};
-
-/// Maximum number of optional traits of a pod.
-pub const MAX_MISSING: usize = 16;
 
 /// One series in the answer of a Prometheus server.
 #[derive(Debug, Clone, PartialEq)]
@@ -169,14 +166,25 @@ impl Reader<'_, '_> {
             as_of = as_of.min(at);
             rows.push(row);
         }
-        let asks_for_missing =
-            |column: &Column<'_>| column.metric.source == Source::BuiltIn(BuiltIn::MissingOptionalTraits);
-        let is_asked = self.columns.iter().any(asks_for_missing);
-        let variants = if is_asked { MAX_MISSING + 1 } else { 1 };
-        let of_variant = |missing: usize| {
-            let columns = self.columns.iter().enumerate();
-            for (at, column) in columns.filter(|(_, column)| asks_for_missing(column)) {
-                let value = column.normalised(missing as f64);
+        let asks = |of: BuiltIn| {
+            self.columns
+                .iter()
+                .any(|column| column.metric.source == Source::BuiltIn(of))
+        };
+        let variants = match (asks(BuiltIn::MissingOptionalTraits), asks(BuiltIn::ComponentPresent)) {
+            (_, true) => 2 * (MAX_MISSING + 1),
+            (true, false) => MAX_MISSING + 1,
+            (false, false) => 1,
+        };
+        let of_variant = |variant: usize| {
+            let missing = (variant % (MAX_MISSING + 1)) as f64;
+            let has_component = f64::from(variant <= MAX_MISSING);
+            for (at, column) in self.columns.iter().enumerate() {
+                let value = match column.metric.source {
+                    Source::BuiltIn(BuiltIn::MissingOptionalTraits) => column.normalised(missing),
+                    Source::BuiltIn(BuiltIn::ComponentPresent) => column.normalised(has_component),
+                    _ => continue,
+                };
                 rows.iter_mut().for_each(|row| row[at] = value);
             }
             let of_nodes = self.profile.equation.evaluate(rows.iter().map(Vec::as_slice));
@@ -244,7 +252,7 @@ impl Reader<'_, '_> {
                 Ok(now((node.allocatable.memory - node.charges.used.memory).0.max(0) as f64))
             }
             (Source::BuiltIn(BuiltIn::Pods), Some(node)) => Ok(now(node.charges.pods as f64)),
-            (Source::BuiltIn(BuiltIn::MissingOptionalTraits), _) => Ok(now(0.0)),
+            (Source::BuiltIn(BuiltIn::MissingOptionalTraits | BuiltIn::ComponentPresent), _) => Ok(now(0.0)),
             (Source::BuiltIn(BuiltIn::CostPerHour), _) => match site.definition.cost {
                 Some(cost) => Ok(now(cost.0 as f64 / 1e6)),
                 None => Err("its cost is not stated (costPerHour)".to_owned()),

@@ -31,7 +31,7 @@ impl Preference {
         let scored = scores
             .sites
             .keys()
-            .filter_map(|site| Some((site, scores.score(site, 0, now)?)));
+            .filter_map(|site| Some((site, scores.score(site, now)?)));
         // Of equal scores, the first by name wins.
         let best = scored.reduce(|best, other| if scores.gain(other.1, best.1) > 0 { other } else { best });
         let Some((best, best_score)) = best else {
@@ -40,11 +40,11 @@ impl Preference {
         };
         let is_beaten = |score: Option<Score>| score.is_none_or(|score| scores.is_better(best_score, score));
         let Some(preferred) = &self.site else {
-            let stays = scores.score(edge, 0, now).is_some_and(|edge| !is_beaten(Some(edge)));
+            let stays = scores.score(edge, now).is_some_and(|edge| !is_beaten(Some(edge)));
             self.site = Some(if stays { edge.into() } else { best.clone() });
             return true;
         };
-        if preferred == best || !is_beaten(scores.score(preferred, 0, now)) {
+        if preferred == best || !is_beaten(scores.score(preferred, now)) {
             self.challenged = None;
             return false;
         }

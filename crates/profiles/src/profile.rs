@@ -119,6 +119,8 @@ words! {
         Eta = "eta_ms",
         /// Number of the pod's optional traits that the site lacks.
         MissingOptionalTraits = "missing_optional_traits",
+        /// 1 if a pod of the pod's component runs at the site, 0 if not.
+        ComponentPresent = "component_present",
         /// Cost of an hour at the site.
         CostPerHour = "cost_per_hour",
         /// Power of the link between the edge and a site, both directions. 0 at the edge.
@@ -356,7 +358,7 @@ mod tests {
 {"builtIn": "eta_ms"} -> .class: is stated with builtIn: eta_ms, and only then
 {"builtIn": null, "promQL": "up"} -> .by: is stated with promQL, and only then
 {"builtIn": null, "nodeLabel": "a b"} -> .nodeLabel: "a b" is not a label key: `[domain/]name`
-{"builtIn": "watts"} -> .builtIn: "watts" is not one of free_cpu, free_memory, pods, rtt_ms, loss_pct, eta_ms, missing_optional_traits, cost_per_hour, link_watts, network_watts, flow_joules_per_gigabyte
+{"builtIn": "watts"} -> .builtIn: "watts" is not one of free_cpu, free_memory, pods, rtt_ms, loss_pct, eta_ms, missing_optional_traits, component_present, cost_per_hour, link_watts, network_watts, flow_joules_per_gigabyte
 "#;
 
     #[test]

@@ -1,5 +1,7 @@
 //! Checks that edgeward has the rights that it needs.
 
+use std::collections::BTreeSet;
+
 use super::Facts;
 use super::finding::Finding;
 use super::finding::Level::{self, Fault, Warning};
@@ -79,6 +81,25 @@ fn needs(facts: &Facts) -> Vec<Need<'_>> {
             VIEW,
             everywhere,
             "virtual nodes get no pods, or the wrong ones",
+        ));
+    }
+    if facts.found.config.report.is_some() {
+        let report = (None, Some("self"));
+        let why = "neighbours see no report of this cluster";
+        needs.push((Fault, "clusterreports.edgeward.io", "get", report, why));
+        needs.push((Fault, "clusterreports.edgeward.io", "create", everywhere, why));
+        needs.push((Fault, "clusterreports.edgeward.io/status", "patch", report, why));
+    }
+    let reports = facts.found.config.sites.iter().filter_map(|site| site.report.as_ref());
+    let kubeconfigs: BTreeSet<_> = reports.map(|source| &*source.kubeconfig_secret_ref.name).collect();
+    for name in kubeconfigs {
+        let secret = (Some(&*facts.home), Some(name));
+        needs.push((
+            Warning,
+            "secrets",
+            "get",
+            secret,
+            "the reports of neighbours are not read",
         ));
     }
     let mut secrets = facts.behind.values().filter_map(|behind| behind.self_managed.as_ref());

@@ -43,7 +43,7 @@ impl Metrics {
         for (name, profile) in &*snapshot.profiles {
             for site in profile.sites.keys() {
                 // The score of pods that miss no optional trait.
-                if let Some(score) = profile.score(site, 0, now) {
+                if let Some(score) = profile.score(site, now) {
                     self.profile_score.at([&**name, &**site]).set(score.as_f64());
                 }
             }

@@ -13,9 +13,10 @@ use tokio::runtime::Runtime;
 
 use crate::control_plane::{ControlPlane, Restored};
 pub use crate::creation::Creation;
+use crate::documentation::documented;
 use crate::edgeward::Program;
 use crate::helm::NoHelm;
-use crate::peering::Peering;
+use crate::peering::{Peering, Provider};
 use crate::prelude::*;
 use crate::process::{Paused, on_loopback, tail};
 use crate::proxy::Proxy;
@@ -296,6 +297,33 @@ impl<'run> Fixture<'run> {
     pub fn allow_groups(&self) -> Result<()> {
         self.allow(self.plane.rights.grant_groups(&self.plane.kubectl)?);
         Ok(())
+    }
+
+    /// Lets edgeward write and read reports, as `deploy/reports` does, until the test ends.
+    pub fn allow_reports(&self) -> Result<()> {
+        let rights = &self.plane.rights;
+        self.allow(rights.grant_reports_in(&self.home()?, &self.plane.kubectl)?);
+        Ok(())
+    }
+
+    /// Follows the guide: creates the account that may read the report of the cluster behind this kubeconfig, and the Secret with
+    /// its kubeconfig in edgeward's namespace.
+    pub fn reads_report_of(&self, kubectl: &Kubectl, kubeconfig: &Path) -> Result<()> {
+        let of_cluster: Value = serde_json::from_str(&fs::read_to_string(kubeconfig)?)?;
+        let server = of_cluster["clusters"][0]["cluster"]["server"].as_str();
+        let account = documented("sh", "kubectl apply -k edgeward/deploy/report-reader")?
+            .replace("https://near.example.com:6443", server.context("no server")?)
+            .replace("edgeward/deploy", &workspace().join("deploy").display().to_string());
+        kubectl.shell(&account, kubeconfig, &self.dir)?;
+        let secret = documented("sh", "create secret generic edgeward-neighbours")?;
+        self.shell(&secret.replace("edgeward-system", &self.home()?)).map(drop)
+    }
+
+    /// Starts edgeward in the cluster of this provider, with all rights there.
+    pub fn edgeward_at(&self, provider: &Provider, config: &Value) -> Result<Edgeward<'run>> {
+        let dir = self.dir.join(provider.id);
+        fs::create_dir_all(&dir)?;
+        self.start_live(&dir, provider.kubeconfig(), config)
     }
 
     fn allow(&self, granted: Granted) {

@@ -158,6 +158,11 @@ impl Provider {
         &self.plane.kubectl
     }
 
+    /// A kubeconfig with all rights there.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.plane.kubeconfig()
+    }
+
     pub fn kubectl_in(&self, namespace: &str) -> Kubectl {
         self.plane.kubectl.in_namespace(&format!("{namespace}-{CONSUMER}"))
     }

@@ -50,6 +50,8 @@ pub(crate) struct Rights {
     certificates: Vec<Value>,
     /// Rights that `deploy/liqo` adds.
     liqo: Vec<Value>,
+    /// Rights that `deploy/reports` adds.
+    reports: Vec<Value>,
     homes: Mutex<BTreeSet<String>>,
     /// Resources that an earlier version's roles do not let edgeward read, each with an object name if it is a single one.
     unreadable: Mutex<BTreeSet<(String, String)>>,
@@ -76,8 +78,9 @@ impl Rights {
         let data = kubectl.render(&workspace().join("deploy/data"))?;
         let certificates = kubectl.render(&workspace().join("certs/self-managed"))?;
         let liqo = kubectl.render(&workspace().join("deploy/liqo"))?;
+        let reports = kubectl.render(&workspace().join("deploy/reports"))?;
         // These rights are granted in the tests' namespaces instead.
-        let additions = data.iter().chain(&certificates);
+        let additions = data.iter().chain(&certificates).chain(&reports);
         let mut roles = objects.iter().chain(additions);
         ensure!(
             roles.all(|object| object["kind"] != "Role" || object["metadata"]["namespace"] == NAMESPACE),
@@ -88,6 +91,7 @@ impl Rights {
             data,
             certificates,
             liqo,
+            reports,
             homes: Mutex::new(BTreeSet::from([NAMESPACE.to_owned()])),
             unreadable: Mutex::default(),
         })
@@ -143,6 +147,10 @@ impl Rights {
         Granted::apply(objects, kubectl.in_namespace(namespace))
     }
 
+    pub(crate) fn grant_reports_in(&self, namespace: &str, kubectl: &Kubectl) -> Result<Granted> {
+        Granted::apply(self.at_home_in(namespace, &self.reports), kubectl.clone())
+    }
+
     /// Removes the rights, the namespace with its content, and the ServiceAccount.
     pub(crate) fn revoke(&self, kubectl: &Kubectl) -> Result<()> {
         let args = ["delete", "--ignore-not-found", TIMEOUT];
@@ -175,7 +183,7 @@ impl Rights {
     }
 
     fn granted(&self) -> BTreeSet<Right> {
-        let additions = [&self.data, &self.certificates, &self.liqo];
+        let additions = [&self.data, &self.certificates, &self.liqo, &self.reports];
         granted_by(self.objects.iter().chain(additions.into_iter().flatten()))
     }
 

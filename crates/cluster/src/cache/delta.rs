@@ -88,7 +88,10 @@ impl RoomDelta {
         // An unknown bandwidth limits no traffic, and a known one allows inputs.
         let rose = |old: Option<Bandwidth>, new: Option<Bandwidth>| new > old || old.is_some() && new.is_none();
         let has_more_bandwidth = rose(old.uplink, new.uplink) || rose(old.downlink, new.downlink);
+        let as_of = |site: &Site| site.report.as_ref().map(|report| report.as_of);
+        let is_other_report = as_of(old) != as_of(new);
         if are_other_traits
+            || is_other_report
             || has_more_bandwidth
             || is_other_link
             || is_opened
@@ -97,7 +100,11 @@ impl RoomDelta {
         {
             self.gained.extend(ids());
         }
-        if is_closed_to_others && !is_opened || has_filled || old.free.has_more_than(&new.free) {
+        if is_closed_to_others && !is_opened
+            || old.report != new.report
+            || has_filled
+            || old.free.has_more_than(&new.free)
+        {
             self.lost.extend(ids());
         }
     }

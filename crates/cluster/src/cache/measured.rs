@@ -12,9 +12,13 @@ use crate::telemetry::Telemetry;
 use edgeward_decision::config::Input;
 use edgeward_decision::model::link::Link;
 use edgeward_decision::model::liqo::Liqo;
+use edgeward_decision::model::report::{FRESH, Report, SiteReport};
 use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::model::snapshot::Free;
 use edgeward_kube::units::{Bytes, Micros, Millicores, Moment, Now};
+
+/// How long a pod may run at a site before a report of the cluster behind it shows the pod.
+const SHOWN_AFTER: Micros = Micros::from_secs(10);
 
 /// The measurements.
 #[derive(Debug, Default)]
@@ -22,6 +26,8 @@ pub(super) struct Measured {
     pub(super) telemetry: Telemetry,
     /// The WAN as probed, by site.
     pub(super) probed: BTreeMap<Box<str>, Link>,
+    /// The last report of the cluster behind each site, and when it arrived, while it is fresh.
+    pub(super) reports: BTreeMap<Box<str>, (Arc<Report>, Moment)>,
     /// The state of Liqo; `None` while it is not in use.
     pub(super) liqo: Option<Arc<Liqo>>,
     pub(super) processing: Processing,
@@ -32,6 +38,11 @@ impl Cache {
     /// Sets the measurements of a Prometheus server.
     pub fn set_telemetry(&mut self, telemetry: Telemetry) {
         self.measured.telemetry = telemetry;
+    }
+
+    /// Applies a report of the cluster behind a site. The site may belong to a configuration that is yet to come.
+    pub fn apply_report(&mut self, site: &str, report: &Arc<Report>, now: Moment) {
+        self.measured.reports.insert(site.into(), (Arc::clone(report), now));
     }
 
     /// Sets the state of Liqo; `None` while it is not in use.
@@ -68,6 +79,9 @@ impl Cache {
     /// Writes the measurements into the sites.
     pub(super) fn measure(&mut self, now: Moment) {
         self.measured.telemetry.expire(now);
+        self.measured
+            .reports
+            .retain(|_, (_, arrived)| now.since(*arrived) <= FRESH);
         let edge = self.sites.iter().find(|entry| entry.site.kind() == SiteKind::Edge);
         let edge = edge.map(|edge| edge.site.name().to_owned()).unwrap_or_default();
         for at in 0..self.sites.len() {
@@ -77,8 +91,12 @@ impl Cache {
                 SiteKind::Edge => self.free(at, now),
                 SiteKind::Cloud => Free::default(),
             };
+            let report = self.report(at);
             let (measured, site) = (&mut self.measured, &mut self.sites[at].site);
             (site.link, site.api_server, site.free) = (link, api_server, free);
+            if site.report.as_deref() != report.as_ref() {
+                site.report = report.map(Arc::new);
+            }
             let mut times = measured.telemetry.processing(site.name(), now);
             site.observed = times.remove("").unwrap_or_default();
             set(&mut site.observed_in, times);
@@ -94,18 +112,41 @@ impl Cache {
     /// The sampled free capacity of a site, less the requests of pods that began to charge it since. Cost: a pass over all
     /// pods for each sample.
     fn free(&self, site: usize, now: Moment) -> Free {
-        let site_of = |pod: &PodEntry| self.nodes.by_id.get(&pod.charged?)?.site;
         let left = |input, name| {
             let sample = self.measured.telemetry.edge_free(input, now)?;
-            let is_since = |pod: &PodEntry| pod.first_charged.is_some_and(|at| at > sample.as_of);
-            let pods = self.pods.by_uid.values();
-            let here = pods.filter(|pod| is_since(pod) && site_of(pod) == Some(site));
-            let taken = here.map(|pod| pod.request.get(name)).fold(0, i64::saturating_add);
+            let taken = self.charged_since(sample.as_of, site).map(|pod| pod.request.get(name));
+            let taken = taken.fold(0, i64::saturating_add);
             Some(sample.value.cast_signed() - taken)
         };
         Free {
             cpu: left(Input::EdgeFreeCpu, "cpu").map(Millicores),
             memory: left(Input::EdgeFreeMemory, "memory").map(Bytes),
         }
+    }
+
+    /// The fresh report of the cluster behind a site. Pods that began to charge the site after the report arrived, or less
+    /// than [`SHOWN_AFTER`] before, take room of it. Cost: a pass over all pods if there is a report.
+    fn report(&self, site: usize) -> Option<SiteReport> {
+        let of_site = &self.sites[site].site;
+        of_site.definition.report.as_ref()?;
+        let (report, arrived) = self.measured.reports.get(of_site.name())?;
+        let mut room = report.room.clone();
+        let since = arrived.before(SHOWN_AFTER);
+        let pods = self.charged_since(since, site);
+        pods.for_each(|pod| room.take(&pod.request, 1));
+        Some(SiteReport {
+            as_of: *arrived,
+            room,
+            traits: report.traits.all.clone(),
+            components: report.components.clone(),
+        })
+    }
+
+    /// The pods that charge a node of the site, and began to charge a node after this moment. Cost: a pass over all pods.
+    fn charged_since(&self, since: Moment, site: usize) -> impl Iterator<Item = &PodEntry> {
+        let site_of = |pod: &PodEntry| self.nodes.by_id.get(&pod.charged?)?.site;
+        let is_since = move |pod: &PodEntry| pod.first_charged.is_some_and(|at| at > since);
+        let pods = self.pods.by_uid.values().map(|pod| &**pod);
+        pods.filter(move |pod| is_since(pod) && site_of(pod) == Some(site))
     }
 }

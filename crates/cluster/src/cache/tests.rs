@@ -936,6 +936,58 @@ fn measured_room_shrinks_by_pods_started_since_the_sample() {
     assert_eq!(free(&mut fixture), Some(2600));
 }
 
+#[test]
+fn report_counts_for_30_s_less_pods_that_it_does_not_show() {
+    let mut fixture = Fixture::new();
+    let sites = json!({"sites": [
+        {"name": "edge", "kind": "edge"},
+        {"name": "cloud", "kind": "cloud", "report": {"kubeconfigSecretRef": {"name": "s"}}},
+    ]});
+    fixture.configure(Config::read(&sites).unwrap());
+    fixture.node(&with(
+        edge_node("c", 64_000),
+        "/metadata/labels",
+        json!({"node.role/cloud": "true"}),
+    ));
+    let offloaded = |fixture: &mut Fixture, uid: &str| fixture.pod(&bound(pod(uid, 1000), "c"));
+    let report = |fixture: &mut Fixture| {
+        let room = json!({"room": [{"cpu": "4", "memory": "8Gi", "pods": 9, "nodes": 1}]});
+        let report = Arc::new(serde_json::from_value(room).unwrap());
+        fixture.cache.apply_report("cloud", &report, fixture.now);
+    };
+    let free = |fixture: &mut Fixture| {
+        let snapshot = fixture.publish();
+        snapshot.sites[1]
+            .report
+            .as_ref()
+            .and_then(|report| report.room.largest("cpu"))
+    };
+    offloaded(&mut fixture, "listed");
+    fixture.cache.list_ended(Kind::Pods);
+    offloaded(&mut fixture, "shown");
+    fixture.wait(6);
+    offloaded(&mut fixture, "hidden");
+    fixture.wait(5);
+    assert_eq!(free(&mut fixture), None);
+    report(&mut fixture);
+    assert_eq!(free(&mut fixture), Some(3000));
+    offloaded(&mut fixture, "new");
+    assert_eq!(free(&mut fixture), Some(2000));
+    assert!(!fixture.delta().lost.is_empty());
+    fixture.cache.delete_pod("hidden");
+    assert_eq!(free(&mut fixture), Some(3000));
+    fixture.pass(30);
+    assert_eq!(free(&mut fixture), Some(3000));
+    fixture.delta();
+    fixture.pass(1);
+    let delta = fixture.delta();
+    assert_eq!(free(&mut fixture), None, "the report is old");
+    assert!(!delta.gained.is_empty());
+    fixture.configure(Config::default());
+    report(&mut fixture);
+    assert_eq!(free(&mut fixture), None, "the site does not ask for it");
+}
+
 /// A Job's pod in this namespace that ran on node `a` for ten minutes, until half an hour ago.
 fn done(uid: &str, namespace: &str) -> Value {
     let finished = NOW.wall - jiff::SignedDuration::from_mins(30);

@@ -9,6 +9,7 @@ use crate::telemetry::Telemetry;
 use edgeward_decision::config::Config;
 use edgeward_decision::model::link::Link;
 use edgeward_decision::model::liqo::Liqo;
+use edgeward_decision::model::report::Report;
 use edgeward_decision::model::scores::Profiles;
 use edgeward_decision::model::snapshot::{ByNamespace, Neighbourhoods};
 use edgeward_decision::model::volumes::{ClaimRecord, ClassRecord};
@@ -48,6 +49,8 @@ pub enum Change {
     Neighbourhoods(Arc<Neighbourhoods>),
     /// The measurements of a Prometheus server.
     Telemetry(Box<Telemetry>),
+    /// A new report of the cluster behind the site with this name.
+    Report(String, Arc<Report>),
     /// A newer configuration.
     Settings(Arc<Config>),
     /// The number of ready replicas.

@@ -14,6 +14,7 @@ use crate::document::{Checks, Decimal, Fault, schema};
 use crate::model::endpoint::Endpoint;
 use crate::model::link::{Bandwidth, Energy, OwnThresholds};
 use crate::model::liqo::{NOT_ALLOWED, REMOTE_CLUSTER_ID, VIRTUAL_NODE};
+use crate::model::report::ReportSource;
 use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 use edgeward_kube::constraints::Toleration;
 use edgeward_kube::texts::StorageClass;
@@ -88,6 +89,8 @@ pub struct WrittenSite {
     /// any, the site counts as unreachable.
     #[schemars(length(max = 16), inner(length(max = 2048)))]
     probes: Option<Vec<String>>,
+    /// The ClusterReport of the cluster behind the site, if edgeward runs there. The site has no more room than it says.
+    report: Option<ReportSource>,
 }
 
 /// What a site is, and what holds where it does not say otherwise.
@@ -139,6 +142,7 @@ impl Kind {
             unreachable_seconds: None,
             thresholds: OwnThresholds::default(),
             probes: vec![],
+            report: None,
             source: SiteSource::Config,
         }
     }
@@ -180,6 +184,7 @@ impl WrittenSite {
                 ("rttThresholdMs", self.rtt_threshold_ms.is_some()),
                 ("lossThresholdPct", self.loss_threshold_pct.is_some()),
                 ("probes", self.probes.is_some()),
+                ("report", self.report.is_some()),
                 ("storageClasses", self.storage_classes.is_some()),
                 ("order", self.order.is_some()),
                 ("unreachableSeconds", self.unreachable_seconds.is_some()),
@@ -217,6 +222,7 @@ impl WrittenSite {
                 rtt: self.rtt_threshold_ms.map(Micros::from),
                 loss: self.loss_threshold_pct.map(Permille::from),
             },
+            report: self.report,
             probes: endpoints(&self.probes.unwrap_or_default(), checks),
             ..by_default
         }
@@ -252,6 +258,7 @@ impl WrittenSite {
             rtt_threshold_ms: site.thresholds.rtt.map(Decimal::from),
             loss_threshold_pct: site.thresholds.loss.map(Decimal::from),
             probes: None,
+            report: site.report.clone(),
         }
     }
 }

@@ -11,6 +11,8 @@ edgeward_kube::texts! {
     ManagedCluster: "the name of a ManagedCluster: lower-case letters, digits and `-`, at most 63", NAMESPACE, 63;
     ProfileName: slo::PROFILE_NAME, SUBDOMAIN, 63;
     PromQl: "PromQL, at most 4096 bytes", "[^ \\t\\r\\n]", 4_096;
+    SecretKey: "a key of a Secret: letters, digits, `-`, `_` and `.`, at most 253", "^[-._a-zA-Z0-9]+$", 253;
+    SecretName: "the name of a Secret: lower-case letters, digits, `-` and `.`", SUBDOMAIN, 253;
     SiteName: "a site name: letters, digits, `-`, `_` and `.`, at most 63", &LABEL_VALUE.replace(")?$", ")$"), 63;
     TraitName: traits::NAME, traits::FORM, 63;
 }

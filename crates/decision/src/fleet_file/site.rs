@@ -16,6 +16,7 @@ use crate::model::group::{Members, Membership, NEAR, Near};
 use crate::model::link::{Link, LinkState, Thresholds};
 use crate::model::liqo::ApiServerStatus;
 use crate::model::remote_room::{Bound, FullFrom, MAX_BOUNDS};
+use crate::model::report::{Shapes, SiteReport};
 use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 use crate::model::slo::{ByClass, Class, PerClass};
 use crate::model::snapshot::{ByNamespace, Free, JobTime, JobTimes, ProcessingTime, QueueGroup, Site};
@@ -47,6 +48,18 @@ pub(super) struct SiteEntry {
     #[serde(default, skip_serializing_if = "ByNamespace::is_empty")]
     labelled_pods: ByNamespace<u64>,
     group_pods: Option<Vec<GroupPods>>,
+    reported: Option<Reported>,
+}
+
+/// What the cluster behind the site reports.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reported {
+    room: Shapes,
+    #[serde(default)]
+    traits: Vec<String>,
+    #[serde(default)]
+    components: Vec<String>,
 }
 
 /// Milliseconds, up to a day.
@@ -177,6 +190,15 @@ impl SiteEntry {
         if is_edge && self.full.is_some() {
             checks.fault("full", "is not for the edge site, whose nodes are no promises");
         }
+        if is_edge && self.reported.is_some() {
+            checks.fault("reported", "is not for the edge site, whose nodes are known");
+        }
+        let report = self.reported.map(|reported| SiteReport {
+            as_of: now,
+            room: reported.room,
+            traits: reported.traits,
+            components: reported.components,
+        });
         let thresholds = Thresholds::from(config).with(definition.thresholds);
         let link = self.wan.map(|wan| wan.link(thresholds, now, &mut checks));
         let of_jobs = |stated: &StatedTime| JobTime::from(ProcessingTime::from(*stated));
@@ -207,6 +229,7 @@ impl SiteEntry {
             pods_of: Arc::new(self.controller_pods),
             labelled: Arc::new(self.labelled_pods),
             members: Arc::new(members),
+            report: report.map(Arc::new),
             ..Site::new(Arc::new(definition))
         })
     }
@@ -244,6 +267,11 @@ impl SiteEntry {
             controller_pods: (*site.pods_of).clone(),
             labelled_pods: (*site.labelled).clone(),
             group_pods: some_of(site.members.iter().map(GroupPods::of)),
+            reported: site.report.as_ref().map(|report| Reported {
+                room: report.room.clone(),
+                traits: report.traits.clone(),
+                components: report.components.clone(),
+            }),
         }
     }
 }

@@ -82,24 +82,38 @@ pub struct ProfileScores {
     pub sites: BTreeMap<Box<str>, SiteScore>,
 }
 
+/// Maximum number of optional traits of a pod.
+pub const MAX_MISSING: usize = 16;
+
 /// Scores of a site by one profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteScore {
     /// Scores for pods that lack 0, 1, 2, … of their optional traits at the site. The last score also covers higher
-    /// numbers. Never empty.
+    /// numbers. If the scores depend on the pod's component, [`MAX_MISSING`] + 1 scores for pods whose component runs at the
+    /// site, and then as many for other pods. Never empty.
     pub by_missing: Arc<[Score]>,
     /// Time of the oldest value that the scores are computed from.
     pub as_of: Moment,
 }
 
 impl ProfileScores {
-    /// Score of this site for a pod that lacks `missing` of its optional traits there. `None` if there is no score, or
-    /// if it is too old.
-    pub fn score(&self, site: &str, missing: usize, now: Moment) -> Option<Score> {
+    /// Score of this site for a pod that lacks nothing there. `None` if there is no score, or if it is too old.
+    pub fn score(&self, site: &str, now: Moment) -> Option<Score> {
+        self.score_of_pod(site, 0, true, now)
+    }
+
+    /// Score of this site for a pod that lacks `missing` of its optional traits there, and whose component runs there or not.
+    pub fn score_of_pod(&self, site: &str, missing: usize, has_component: bool, now: Moment) -> Option<Score> {
         let site = self.sites.get(site)?;
         let is_fresh = now.since(site.as_of) <= self.staleness;
-        let at = missing.min(site.by_missing.len().checked_sub(1)?);
-        is_fresh.then(|| site.by_missing[at])
+        let (with, without) = site.by_missing.split_at(site.by_missing.len().min(MAX_MISSING + 1));
+        let scores = if has_component || without.is_empty() {
+            with
+        } else {
+            without
+        };
+        let at = missing.min(scores.len().checked_sub(1)?);
+        is_fresh.then(|| scores[at])
     }
 
     /// Whether all replicas prefer this site.
@@ -175,9 +189,9 @@ mod tests {
             preferred: None,
             sites: [("edge".into(), site)].into(),
         };
-        assert_eq!(scores.score("edge", 0, Moment(110)), Some(Score(1)));
-        assert_eq!(scores.score("edge", 7, Moment(110)), Some(Score(2)));
-        assert_eq!(scores.score("edge", 0, Moment(111)), None);
-        assert_eq!(scores.score("cloud", 0, Moment(100)), None);
+        assert_eq!(scores.score("edge", Moment(110)), Some(Score(1)));
+        assert_eq!(scores.score_of_pod("edge", 7, false, Moment(110)), Some(Score(2)));
+        assert_eq!(scores.score("edge", Moment(111)), None);
+        assert_eq!(scores.score("cloud", Moment(100)), None);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::model::endpoint::Endpoint;
 use crate::model::link::{Bandwidth, Energy, OwnThresholds};
+use crate::model::report::ReportSource;
 use crate::model::traits::Measured;
 use edgeward_kube::constraints::Toleration;
 use edgeward_kube::ties::Ties;
@@ -76,6 +77,8 @@ pub struct SiteDefinition {
     pub thresholds: OwnThresholds,
     /// Probe targets that measure the WAN to a cloud site. Empty for a site in a fleet file, which states its link.
     pub probes: Vec<Endpoint>,
+    /// Where the report of the cluster behind the site is read. `None` if it has none.
+    pub report: Option<ReportSource>,
     /// Where this definition comes from.
     pub source: SiteSource,
 }

@@ -11,6 +11,7 @@ use crate::model::link::{Bandwidth, Link, Links};
 use crate::model::liqo::{ApiServerStatus, OffloadingPhase, Offloadings, REMOTE_CLUSTER_ID};
 use crate::model::queue_claims::QueueClaims;
 use crate::model::remote_room::FullFrom;
+use crate::model::report::SiteReport;
 use crate::model::scores::Profiles;
 use crate::model::site::{SiteDefinition, SiteKind};
 use crate::model::slo::{Class, PerClass, Slo};
@@ -176,6 +177,8 @@ pub struct Site {
     pub closed: Arc<ByNamespace<u64>>,
     /// Bounds from which on the site is full, as pods there report. Sorted; no bound covers another.
     pub full: Arc<Vec<FullFrom>>,
+    /// What the cluster behind the site reports, while its report is fresh.
+    pub report: Option<Arc<SiteReport>>,
     /// Nodes that carry the edge's selector but do not belong to the edge. Placements exclude them.
     pub foreign: Vec<Arc<str>>,
     /// Number of pods per controller at the site, bound or not. Filled only if it affects decisions (`sitePolicy:
@@ -207,6 +210,7 @@ impl Site {
             free: Free::default(),
             closed: Arc::default(),
             full: Arc::default(),
+            report: None,
             foreign: vec![],
             pods_of: Arc::default(),
             labelled: Arc::default(),

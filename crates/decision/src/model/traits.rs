@@ -254,6 +254,12 @@ pub fn is_on(node: &Node, site: &SiteDefinition, label: &str) -> bool {
     site.kind == SiteKind::Edge && node.labels.get(label) == Some("true")
 }
 
+/// Names of the traits that the labels of this node state.
+pub fn of_node(node: &Node) -> impl Iterator<Item = &str> {
+    let labels = node.labels.iter().filter(|(_, value)| *value == "true");
+    labels.filter_map(|(key, _)| key.strip_prefix(LABEL_PREFIX))
+}
+
 fn label(name: &str) -> Box<str> {
     format!("{LABEL_PREFIX}{name}").into()
 }

@@ -43,7 +43,7 @@ pub(super) struct Case<'c, 's> {
 type Filter = fn(&Case<'_, '_>, &Assessment<'_>) -> Option<Refusal>;
 
 /// Every filter, in the order in which they run. None runs after a `Never` refusal.
-const FILTERS: [Filter; 18] = [
+const FILTERS: [Filter; 20] = [
     sites::not_in_sites,
     liqo::not_offloaded,
     nodes::no_usable_node,
@@ -51,6 +51,7 @@ const FILTERS: [Filter; 18] = [
     leaving::not_offloadable,
     traits::missing_trait,
     traits::lost_trait,
+    traits::unreported_trait,
     wan::bad_link,
     wan::too_far,
     sites::not_in_neighbourhood,
@@ -60,6 +61,7 @@ const FILTERS: [Filter; 18] = [
     room::no_bandwidth,
     room::closed_to_controller,
     room::full_behind_nodes,
+    room::beyond_report,
     time::deadline_missed,
     time::latency_target_missed,
 ];
@@ -143,7 +145,10 @@ fn unfiltered<'s>(case: &Case<'_, 's>, site: &'s Site) -> Assessment<'s> {
         far,
         missed_near,
         siblings,
-        score: profile.and_then(|profile| profile.score(site.name(), missing_optional, case.now.moment)),
+        score: profile.and_then(|profile| {
+            let has_component = group::has_component(case, site);
+            profile.score_of_pod(site.name(), missing_optional, has_component, case.now.moment)
+        }),
         usable,
         fitting,
         refusals: vec![],

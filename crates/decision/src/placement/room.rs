@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 use crate::config::Config;
 use crate::model::link::Bandwidth;
 use crate::model::queue_claims::{QueueClaim, QueueClaims};
+use crate::model::report::Shapes;
 use crate::model::snapshot::{Free, Site, Snapshot};
 use crate::model::workload::{QueueKey, Workload};
 use crate::placement::filters::group::Peer;
@@ -213,18 +214,16 @@ impl<'s> Room<'s, '_> {
         claim.queue_key < self.queue_key && !self.ledger.releases(&claim.uid)
     }
 
-    /// Requests of pods outside the snapshot that have room reserved at `site`, or claimed there for a release. Cost: a
-    /// pass over the reservations and the claims.
-    fn promised(&self, site: &Site) -> Amounts {
-        let mut promised = Amounts::default();
+    /// Requests of pods outside the snapshot that have room reserved at `site`, or claimed there for a release, and how many
+    /// times each counts. Cost: a pass over the reservations and the claims.
+    fn promised<'a>(&'a self, site: &'a Site) -> impl Iterator<Item = (&'a Amounts, u32)> {
         let reserved = self
             .ledger
             .reserved(site.name(), self.snapshot.revision, self.namespace);
-        reserved.for_each(|(reservation, times)| promised.add(&reservation.amount, times));
+        let reserved = reserved.map(|(reservation, times)| (&reservation.amount, times));
         let here = self.claims.iter().filter(|claim| *claim.site == *site.name());
         let coming = here.filter(|claim| claim.has_room && self.is_ahead(claim));
-        coming.for_each(|claim| promised.add(&claim.amount, 1));
-        promised
+        reserved.chain(coming.map(|claim| (&claim.amount, 1)))
     }
 
     /// Resources and pod slots that pods take from `node`, without placeholders that make room for this pod. Cost: a copy
@@ -260,11 +259,21 @@ impl<'s> Room<'s, '_> {
         if site.free == Free::default() {
             return site.free;
         }
-        let promised = self.promised(site);
+        let mut promised = Amounts::default();
+        self.promised(site)
+            .for_each(|(amount, times)| promised.add(amount, times));
         Free {
             cpu: site.free.cpu.map(|cpu| cpu - promised.cpu),
             memory: site.free.memory.map(|memory| memory - promised.memory),
         }
+    }
+
+    /// The room that the cluster behind `site` reports, less what is reserved and claimed there. `None` without a fresh report.
+    /// Cost: a pass over the reservations and the claims, and over the shapes for each of them.
+    pub(super) fn reported(&self, site: &Site) -> Option<Shapes> {
+        let mut room = site.report.as_ref()?.room.clone();
+        self.promised(site).for_each(|(amount, times)| room.take(amount, times));
+        Some(room)
     }
 
     /// Whether the links of `site` have less bandwidth left than a pod with this request states.

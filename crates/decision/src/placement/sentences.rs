@@ -71,7 +71,7 @@ const fn sentence(code: RefusalCode) -> &'static str {
         RefusalCode::Unreachable => "nothing answers there",
         RefusalCode::Degraded => "its WAN is too slow or loses too much",
         RefusalCode::Stale => "its WAN was not measured lately",
-        RefusalCode::LostTrait => "it does not have a measured trait of the pod now",
+        RefusalCode::LostTrait => "it does not have a trait of the pod now",
         RefusalCode::DistanceLimit => "its RTT is not below the pod's limit",
         RefusalCode::NotInNeighbourhood => "it does not belong to the neighbourhood of the pod's policy",
         RefusalCode::UnknownBandwidth => "the time that the pod's input takes to it is unknown",
@@ -89,7 +89,7 @@ const fn sentence(code: RefusalCode) -> &'static str {
 }
 
 /// How each number of a refusal is shown, in this order.
-const DETAILS: [(&str, &str); 44] = [
+const DETAILS: [(&str, &str); 45] = [
     ("sites", "{text}"),
     ("traits", "{text}"),
     ("trait", "{text}"),
@@ -116,6 +116,7 @@ const DETAILS: [(&str, &str); 44] = [
     ("reserved", "reserved {amounts}"),
     ("refused", "refused from {amounts}"),
     ("waitingPods", "{} wait"),
+    ("source", "by its {text}"),
     ("gatedMs", "gated for {}"),
     ("etaMs", "ETA {}"),
     ("latencyMs", "{}"),

@@ -158,7 +158,8 @@ words! {
         Degraded = "degraded",
         /// The last measurement of the WAN is too old.
         Stale = "stale",
-        /// A trait that the pod requires is measured there, and its value is unknown or beyond the bound, or was so lately.
+        /// The site lacks a trait that the pod requires: its measured value is unknown or beyond the bound, or was so lately, or
+        /// the report of its cluster does not have the trait.
         LostTrait = "lost_trait",
         /// The RTT is not below the pod's distance limit.
         DistanceLimit = "distance_limit",

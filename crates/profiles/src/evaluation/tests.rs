@@ -253,6 +253,22 @@ fn site_has_a_score_per_number_of_missing_optional_traits() {
 }
 
 #[test]
+fn site_has_scores_with_and_without_the_component() {
+    let metrics = json!([
+        {"name": "missing", "normMin": 0, "normMax": 16, "builtIn": "missing_optional_traits"},
+        {"name": "here", "normMin": 0, "normMax": 1, "builtIn": "component_present"},
+    ]);
+    let equation = "16.0 * cm_normalized_missing + 100.0 * cm_normalized_here";
+    let found = evaluated(&fleet(), equation, metrics, &[]);
+    let scores = &found.scores["edge"].by_missing;
+    let millions = |at: usize| scores[at].0 / 1_000_000;
+    assert_eq!(
+        (scores.len(), [0, 1, 16, 17, 18, 33].map(millions)),
+        (34, [100, 101, 116, 0, 1, 16])
+    );
+}
+
+#[test]
 fn node_without_finite_number_leaves_only_its_site_unscored() {
     let found = evaluated(
         &fleet(),

@@ -14,6 +14,7 @@ mod liqo;
 mod near;
 mod profiles;
 mod properties;
+mod reports;
 mod sites;
 mod time;
 mod traits;

@@ -142,3 +142,20 @@ pub(super) fn full_behind_nodes(case: &Case<'_, '_>, found: &Assessment<'_>) -> 
     let refusal = Refusal::new(RefusalCode::RemoteFull).with("refused", refused);
     Some(refusal.with("waitingPods", full.pods))
 }
+
+/// Refuses a site whose cluster reports less room than the pod requests, beside the pods that the report does not show.
+pub(super) fn beyond_report(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
+    let left = case.room.reported(found.site)?;
+    if left.fits(&case.workload.request) {
+        return None;
+    }
+    let reported = ["cpu", "memory", "pods"];
+    let asked: Map<String, Value> = reported
+        .map(|name| (name.to_owned(), request(case.workload, name).into()))
+        .into_iter()
+        .collect();
+    let free = reported.map(|name| (name.to_owned(), left.largest(name).into()));
+    let free: Map<String, Value> = free.into_iter().collect();
+    let refusal = Refusal::new(RefusalCode::RemoteFull).with("request", asked);
+    Some(refusal.with("largestFree", free).with("source", "report"))
+}

@@ -51,6 +51,8 @@ fn filter(name: &str) -> Filter {
         "no_bandwidth" => room::no_bandwidth,
         "closed_to_controller" => room::closed_to_controller,
         "full_behind_nodes" => room::full_behind_nodes,
+        "beyond_report" => room::beyond_report,
+        "unreported_trait" => traits::unreported_trait,
         "deadline_missed" => time::deadline_missed,
         "latency_target_missed" => time::latency_target_missed,
         other => panic!("{other}"),

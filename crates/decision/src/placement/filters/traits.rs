@@ -48,6 +48,16 @@ pub(super) fn lost_trait(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<
     Some(refusal.with(name, number(bound)))
 }
 
+/// The first required trait that the site's definition trusts to the report of its cluster, and that not all nodes there have.
+pub(super) fn unreported_trait(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
+    let (source, report) = (found.site.definition.report.as_ref()?, found.site.report.as_ref()?);
+    let mut required = case.workload.traits()?.names();
+    let has = |traits: &[String], name: &str| traits.iter().any(|known| known == name);
+    let missing = required.find(|name| has(&source.trust_traits, name) && !has(&report.traits, name))?;
+    let refusal = Refusal::new(RefusalCode::LostTrait).with("trait", missing);
+    Some(refusal.with("source", "report"))
+}
+
 /// How many of the pod's optional traits the site lacks.
 pub(super) fn missing_optional(workload: &Workload<'_>, site: &Site, fitting: &[&Node]) -> usize {
     let rtt = match site.kind() {

@@ -167,7 +167,7 @@ impl Policy {
             RankBy::Rtt => site.fresh_link(ttl, now)?.live_rtt().map(|rtt| rtt.0 as i64),
             RankBy::Cost => site.definition.cost.map(|cost| cost.0 as i64),
             RankBy::Profile => {
-                let (profile, score) = (profile?, profile?.score(site.name(), 0, now)?.0);
+                let (profile, score) = (profile?, profile?.score(site.name(), now)?.0);
                 Some(if profile.better == Better::Lower { score } else { -score })
             }
         };

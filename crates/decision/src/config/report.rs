@@ -1,0 +1,18 @@
+//! The section `report`: what this cluster reports to its neighbours.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::document::texts::ProfileName;
+
+/// What the ClusterReport of this cluster has besides room, traits and gated pods.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+#[schemars(deny_unknown_fields)]
+pub struct ReportSettings {
+    /// Whether the report names the components of groups that run at the edge, at most 256
+    pub components: bool,
+    /// The profile whose score of the edge is reported as `energyScore`. Without one, no score is
+    #[schemars(with = "Option<ProfileName>")]
+    pub energy_profile: Option<String>,
+}
