@@ -9,6 +9,7 @@ mod fleet;
 mod import;
 mod installed;
 mod moves;
+mod oam;
 mod profile;
 mod release;
 mod review;
@@ -57,6 +58,7 @@ enum Command {
     CostMap(cost_map::CostMap),
     Profile(profile::Profile),
     Import(import::Import),
+    Oam(oam::Oam),
     Release(release::Release),
     Moves(moves::Moves),
     /// Print the definitions of the custom resources Site, SloPolicy and PerformanceProfile.
@@ -112,6 +114,7 @@ pub fn main() -> ExitCode {
         Command::CostMap(map) => map.run().map(|()| ExitCode::SUCCESS),
         Command::Profile(profile) => profile.run(),
         Command::Import(import) => import.run(),
+        Command::Oam(oam) => oam.run(),
         Command::Release(release) => release.run(),
         Command::Moves(moves) => moves.run().map(|()| ExitCode::SUCCESS),
         Command::Demo => demo::run().map(|()| ExitCode::SUCCESS),

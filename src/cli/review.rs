@@ -1,6 +1,7 @@
 //! `edgeward review`: decides the pods in files, with a fleet file or through an API server.
 
 mod live;
+pub(super) mod oam;
 pub(super) mod offline;
 pub(super) mod report;
 pub(super) mod subject;
@@ -21,7 +22,7 @@ use subject::Subject;
 /// Show what edgeward would do with pods, and why, with a fleet file or a live cluster.
 ///
 /// Reads Pods, AdmissionReviews, workloads with a pod template (Deployment, ReplicaSet, StatefulSet, DaemonSet, Job,
-/// CronJob) and Lists of them. Other kinds are skipped and named on standard error. With --fleet, requests default to
+/// CronJob), OAM Applications of KubeVela and Lists of them. Other kinds are skipped and named on standard error. With --fleet, requests default to
 /// limits as in the API server, and `assumptions` lists facts that only a cluster knows.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("view").required(true).args(["fleet", "live"])))]

@@ -42,6 +42,7 @@ clouds.md; tests/e2e/cost_map.rs; edgeward cost-map
 clouds.md; tests/e2e/reports.rs; kubectl apply -k edgeward/deploy/report-reader; kubectl -n edgeward-system create secret generic edgeward-neighbours
 clouds.md; tests/e2e/install/guide.rs; edgeward fleet; kubectl apply -k edgeward/webhook/strict-sites; kubectl apply -k edgeward/deploy/liqo
 groups.md; tests/it/import.rs; edgeward import codeco; edgeward import appgroup
+groups.md; tests/it/oam.rs; edgeward review -f app.yaml
 decide.md; tests/prometheus/backtest.rs; edgeward profile backtest
 install.md; tests/e2e/install.rs; kubectl apply -k mine; cd edgeward/certs/files; kubectl kustomize mine
 install.md; tests/e2e/install/quick_start.rs; kubectl label node EDGE-NODE; for SITE; API=; decided()

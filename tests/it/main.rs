@@ -17,6 +17,7 @@ mod logs;
 mod manifests;
 mod memory;
 mod monitoring;
+mod oam;
 mod process;
 mod profiles;
 mod program;

@@ -1,5 +1,6 @@
 //! Plain data that decisions read: workloads, sites, links, and the snapshot that holds them.
 
+pub mod component;
 pub mod cost_map;
 pub mod decision_id;
 pub mod endpoint;

@@ -5,6 +5,7 @@ use edgeward_decision::keys::Keys;
 use edgeward_decision::pod::Pod;
 use serde_json::{Map, Value, json};
 
+use super::oam;
 use crate::admission::review::Request;
 
 /// Workload kinds that determine their pods: the kind, the path of the pod template, and the kind of the pods'
@@ -22,17 +23,17 @@ const WORKLOADS: [(&str, &str, &str); 6] = [
 #[derive(Default)]
 pub(in crate::cli) struct Subject {
     /// The file, and the place in it.
-    pub(super) source: String,
+    pub(in crate::cli) source: String,
     /// The pod as JSON.
     pub(super) text: String,
     /// The namespace that the pod or its AdmissionReview names.
-    pub(super) namespace: Option<String>,
+    pub(in crate::cli) namespace: Option<String>,
     /// Whether an API server has sent the pod, in an AdmissionReview. It has filled in the defaults already.
     pub(super) arrived: bool,
     /// Hints about the manifest that cannot be seen in the pod alone.
     pub(super) hints: Vec<String>,
     /// Number of further pods that the workload creates at once with this pod.
-    pub(super) others: u64,
+    pub(in crate::cli) others: u64,
 }
 
 /// Adds the pods of a document to `subjects`. Adds a document of a kind without pods to `skipped`.
@@ -52,6 +53,11 @@ pub(in crate::cli) fn collect(
     match kind {
         "Pod" => subjects.push(of_pod(document, source)),
         "AdmissionReview" => subjects.push(of_admission_review(document, source)?),
+        _ if oam::is_application(document) => {
+            for (place, workload) in oam::workloads(document, source, keys, skipped)? {
+                collect(&workload, &place, keys, subjects, skipped)?;
+            }
+        }
         kind if kind.ends_with("List") => {
             let items = document["items"].as_array();
             let items = items.with_context(|| format!("{source}: items is not a list"))?;
@@ -160,7 +166,7 @@ impl Subject {
     ///
     /// # Errors
     /// A field has the wrong type; the error names it.
-    pub(super) fn pod(&self) -> anyhow::Result<Pod<'_>> {
+    pub(in crate::cli) fn pod(&self) -> anyhow::Result<Pod<'_>> {
         let mut deserializer = serde_json::Deserializer::from_str(&self.text);
         serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
             let text = error.inner().to_string();

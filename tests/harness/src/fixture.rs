@@ -323,6 +323,7 @@ impl<'run> Fixture<'run> {
     pub fn edgeward_at(&self, provider: &Provider, config: &Value) -> Result<Edgeward<'run>> {
         let dir = self.dir.join(provider.id);
         fs::create_dir_all(&dir)?;
+        provider.kubectl().run(&["create", "namespace", &self.home()?], "")?;
         self.start_live(&dir, provider.kubeconfig(), config)
     }
 

@@ -10,9 +10,10 @@ use crate::pod_record::{Phase, PodRecord};
 use crate::processing::Processing;
 use crate::telemetry::Telemetry;
 use edgeward_decision::config::Input;
+use edgeward_decision::model::component::Component;
 use edgeward_decision::model::link::Link;
 use edgeward_decision::model::liqo::Liqo;
-use edgeward_decision::model::report::{FRESH, Report, SiteReport};
+use edgeward_decision::model::report::{FRESH, MAX_COMPONENTS, Report, SiteReport};
 use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::model::snapshot::Free;
 use edgeward_kube::units::{Bytes, Micros, Millicores, Moment, Now};
@@ -96,6 +97,10 @@ impl Cache {
             (site.link, site.api_server, site.free) = (link, api_server, free);
             if site.report.as_deref() != report.as_ref() {
                 site.report = report.map(Arc::new);
+                let of_site = measured.reports.get(site.name()).filter(|_| site.report.is_some());
+                let names = of_site.iter().flat_map(|(report, _)| &report.components);
+                let components = names.take(MAX_COMPONENTS).map(|name| Component::named(name));
+                set(&mut site.components, components.collect());
             }
             let mut times = measured.telemetry.processing(site.name(), now);
             site.observed = times.remove("").unwrap_or_default();
@@ -138,7 +143,6 @@ impl Cache {
             as_of: *arrived,
             room,
             traits: report.traits.all.clone(),
-            components: report.components.clone(),
         })
     }
 

@@ -12,6 +12,7 @@ use crate::config::site_definition::{self, WrittenSite, some_of};
 use crate::document::{Checks, Decimal, Fault};
 use crate::fleet_file::Age;
 use crate::fleet_file::node::Resources;
+use crate::model::component::Component;
 use crate::model::group::{Members, Membership, NEAR, Near};
 use crate::model::link::{Link, LinkState, Thresholds};
 use crate::model::liqo::ApiServerStatus;
@@ -20,6 +21,7 @@ use crate::model::report::{Shapes, SiteReport};
 use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 use crate::model::slo::{ByClass, Class, PerClass};
 use crate::model::snapshot::{ByNamespace, Free, JobTime, JobTimes, ProcessingTime, QueueGroup, Site};
+use crate::model::traits::{self, Traits};
 use edgeward_kube::units::{Bytes, Micros, Millicores, Moment, Permille};
 
 #[derive(Serialize, Deserialize)]
@@ -49,6 +51,7 @@ pub(super) struct SiteEntry {
     labelled_pods: ByNamespace<u64>,
     group_pods: Option<Vec<GroupPods>>,
     reported: Option<Reported>,
+    components: Option<Vec<ComponentEntry>>,
 }
 
 /// What the cluster behind the site reports.
@@ -58,8 +61,6 @@ struct Reported {
     room: Shapes,
     #[serde(default)]
     traits: Vec<String>,
-    #[serde(default)]
-    components: Vec<String>,
 }
 
 /// Milliseconds, up to a day.
@@ -158,6 +159,27 @@ struct GroupPods {
     pods: Option<u64>,
 }
 
+/// A component that runs at the site.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ComponentEntry {
+    name: Box<str>,
+    traits: Option<String>,
+    clients: Option<u32>,
+    clients_max: Option<u32>,
+}
+
+impl ComponentEntry {
+    fn of(component: &Component) -> Self {
+        Self {
+            name: component.name.clone(),
+            traits: Some(component.traits.to_string()).filter(|traits| !traits.is_empty()),
+            clients: Some(component.clients),
+            clients_max: component.clients_max,
+        }
+    }
+}
+
 impl GroupPods {
     fn of((namespace, member, pods): (&str, &Arc<Membership>, u64)) -> Self {
         let near: Vec<_> = member.near.iter().map(ToString::to_string).collect();
@@ -197,7 +219,6 @@ impl SiteEntry {
             as_of: now,
             room: reported.room,
             traits: reported.traits,
-            components: reported.components,
         });
         let thresholds = Thresholds::from(config).with(definition.thresholds);
         let link = self.wan.map(|wan| wan.link(thresholds, now, &mut checks));
@@ -212,6 +233,7 @@ impl SiteEntry {
         let measured = self.measured_namespace_proc_ms.into_iter();
         let full = full_from(self.full.unwrap_or_default(), &mut checks);
         let members = members(self.group_pods.unwrap_or_default(), &mut checks);
+        let components = components(self.components.unwrap_or_default(), &mut checks);
         let free = self.measured_free.unwrap_or_default();
         Some(Site {
             link,
@@ -230,6 +252,7 @@ impl SiteEntry {
             labelled: Arc::new(self.labelled_pods),
             members: Arc::new(members),
             report: report.map(Arc::new),
+            components: Arc::new(components),
             ..Site::new(Arc::new(definition))
         })
     }
@@ -270,8 +293,8 @@ impl SiteEntry {
             reported: site.report.as_ref().map(|report| Reported {
                 room: report.room.clone(),
                 traits: report.traits.clone(),
-                components: report.components.clone(),
             }),
+            components: some_of(site.components.iter().map(ComponentEntry::of)),
         }
     }
 }
@@ -340,6 +363,26 @@ fn members(entries: Vec<GroupPods>, checks: &mut Checks<'_>) -> Members {
         members.change(&entry.namespace, &Arc::new(membership), pods);
     }
     members
+}
+
+fn components(entries: Vec<ComponentEntry>, checks: &mut Checks<'_>) -> Vec<Component> {
+    let mut components = vec![];
+    for (i, entry) in entries.into_iter().enumerate() {
+        let Some(traits) = entry.traits.as_deref().map_or(Some(Traits::default()), Traits::parse) else {
+            checks.fault(
+                format_args!("components[{i}].traits"),
+                format_args!("is not {}", traits::ALLOWED),
+            );
+            continue;
+        };
+        components.push(Component {
+            name: entry.name,
+            traits,
+            clients: entry.clients.unwrap_or(0),
+            clients_max: entry.clients_max,
+        });
+    }
+    components
 }
 
 fn full_from(full: Vec<Full>, checks: &mut Checks<'_>) -> Vec<FullFrom> {

@@ -6,12 +6,14 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::Config;
+use crate::model::component::Component;
 use crate::model::link::{Link, LinkState};
 use crate::model::liqo::{self, ApiServerStatus, Offloading, OffloadingPhase, Offloadings};
 use crate::model::remote_room::{Bound, FullFrom};
 use crate::model::site::{SiteDefinition, SiteKind};
 use crate::model::slo::Class;
 use crate::model::snapshot::{Free, ProcessingTime};
+use crate::model::traits::Traits;
 use crate::placement::decide::decide;
 use crate::placement::room::Room;
 use crate::testkit;
@@ -97,6 +99,17 @@ fn snapshot(step: i64) -> impl Strategy<Value = Snapshot> {
                 let labelled = Arc::make_mut(&mut site.labelled);
                 labelled.entry(&namespace, &controller).insert_entry(pods + 2);
             }
+            let component = Component {
+                name: "web".into(),
+                traits: if claimed_twice {
+                    Traits::default()
+                } else {
+                    Traits::parse("A, B?").unwrap()
+                },
+                clients: 1,
+                clients_max: claimed_twice.then_some(2),
+            };
+            site.components = Arc::new(vec![component]);
             let definition = Arc::make_mut(&mut site.definition);
             let [(cost, order), (_, label), ..] = odd[..] else {
                 unreachable!()
@@ -301,5 +314,17 @@ fn data_is_written_as_it_was_read() {
     assert_eq!(
         file(json!({"persistentVolumeClaims": [{"namespace": "a", "name": "x", "phase": "Gone"}]})).unwrap_err(),
         ["persistentVolumeClaims[0].phase: unknown variant `Gone`, expected one of `Pending`, `Bound`, `Lost`"]
+    );
+}
+
+#[test]
+fn component_with_unreadable_traits_is_a_fault() {
+    let site =
+        json!({"name": "edge", "kind": "edge", "components": [{"name": "web"}, {"name": "db", "traits": "A B"}]});
+    assert_eq!(
+        load(json!({ "sites": [site] })).unwrap_err(),
+        [
+            "sites[0].components[1].traits: is not a list of at most 16 traits such as \"SecureRuntime, GreenEnergy?, SoftDistanceLimit=20ms\""
+        ]
     );
 }

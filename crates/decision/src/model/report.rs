@@ -111,8 +111,6 @@ pub struct SiteReport {
     pub room: Shapes,
     /// Traits that every node has.
     pub traits: Vec<String>,
-    /// Components that run there, if the cluster reports them.
-    pub components: Vec<String>,
 }
 
 /// Free room of a node.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Input;
+use crate::model::component::Component;
 use crate::model::group::{MAX_SIZE, Members, Membership, PodGroups, UNKNOWN_SIZE};
 use crate::model::link::{Bandwidth, Link, Links};
 use crate::model::liqo::{ApiServerStatus, OffloadingPhase, Offloadings, REMOTE_CLUSTER_ID};
@@ -190,6 +191,8 @@ pub struct Site {
     pub members: Arc<Members>,
     /// Pods of groups that have succeeded at the site.
     pub succeeded_members: Arc<Members>,
+    /// Components that run at the site, by a fleet file or by the report of its cluster.
+    pub components: Arc<Vec<Component>>,
 }
 
 impl Site {
@@ -216,6 +219,7 @@ impl Site {
             labelled: Arc::default(),
             members: Arc::default(),
             succeeded_members: Arc::default(),
+            components: Arc::default(),
         }
     }
 

@@ -102,12 +102,12 @@ fn away_from_gang(case: &Case<'_, '_>, site: &Site) -> Option<Far> {
     })
 }
 
-/// Whether a pod of the pod's component runs at the site, or its cluster reports one.
+/// Whether a pod of the pod's component runs at the site, or the site is known to have the component.
 pub(super) fn has_component(case: &Case<'_, '_>, site: &Site) -> bool {
     let component = case.workload.membership().map_or("", |own| &*own.component);
     let is_peer = |(at, peer): &Peer<'_>| at.name() == site.name() && *peer.component == *component;
-    let reported = site.report.iter().flat_map(|report| &report.components);
-    !component.is_empty() && (case.peers.iter().any(is_peer) || reported.into_iter().any(|name| name == component))
+    let mut known = site.components.iter();
+    !component.is_empty() && (case.peers.iter().any(is_peer) || known.any(|known| *known.name == *component))
 }
 
 /// Refuses the sites other than the one where the release plan places the pod.

@@ -65,8 +65,7 @@ fn profile_prefers_the_cloud_that_has_the_component() {
     let of_db = pod(json!({"profile": "present", "group": "app", "component": "db"}));
     let site = |fleet: &Value, pod: &Value| outcome(fleet, pod).split(':').next().unwrap().to_owned();
     assert_eq!(site(&fleet, &of_db), "near");
-    let room = json!([{"cpu": "8", "memory": "8Gi", "pods": 9, "nodes": 1}]);
-    fleet["sites"][1]["reported"] = json!({"room": room, "components": ["db"]});
+    fleet["sites"][1]["components"] = json!([{"name": "db"}]);
     assert_eq!(site(&fleet, &of_db), "far");
     let of_web = pod(json!({"profile": "present", "group": "app", "component": "web"}));
     assert_eq!(site(&fleet, &of_web), "near");
@@ -99,7 +98,6 @@ proptest! {
                 as_of: NOW.moment,
                 room: room.clone(),
                 traits: chosen(&reported),
-                components: vec![],
             }));
         }
         let config = Config::default();
