@@ -349,9 +349,8 @@ pub struct Condition {
     status = "Report",
     category = "edgeward",
     printcolumn(name = "Generation", type_ = "integer", json_path = ".status.generation"),
-    printcolumn(name = "CPU", type_ = "string", json_path = ".status.room[*].cpu"),
-    printcolumn(name = "Memory", type_ = "string", json_path = ".status.room[*].memory"),
-    printcolumn(name = "Nodes", type_ = "string", json_path = ".status.room[*].nodes"),
+    printcolumn(name = "Most-CPU", type_ = "string", json_path = ".status.room[0].cpu"),
+    printcolumn(name = "Its-Memory", type_ = "string", json_path = ".status.room[0].memory"),
     printcolumn(name = "Traits", type_ = "string", json_path = ".status.traits.all"),
     printcolumn(name = "Reported", type_ = "date", json_path = ".status.time")
 )]

@@ -10,10 +10,15 @@ use edgeward_decision::config::Config;
 use edgeward_decision::model::report::{Report, SecretRef};
 use futures::StreamExt as _;
 use futures::future::join_all;
+use http::Response;
+use http_body_util::Limited;
 use k8s_openapi::api::core::v1::Secret;
+use kube::client::{ClientBuilder, DynBody};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use serde::Deserialize;
+use tower::layer::layer_fn;
+use tower::util::MapResponse;
 
 use crate::config::Versions;
 use crate::instruments::metrics::Metrics;
@@ -30,6 +35,9 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// How long a neighbour may be silent before its connection is given up. Its watches end earlier.
 const SILENCE: Duration = Duration::from_secs(40);
+
+/// The most bytes of an answer that are read. A watch ends after half a minute, in which a report changes six times.
+const MAX_ANSWER: usize = 1 << 20;
 
 /// Reads the reports.
 pub struct Reports {
@@ -75,25 +83,33 @@ impl Reports {
         }
     }
 
-    /// Sends each new report until the watch fails. A report that is listed again is not new.
+    /// Sends each new report until the watch fails. The age of the first report in a list is unknown, so that one only tells
+    /// which is new.
     async fn watch(
         &self,
         site: &str,
         secret: &SecretRef,
-        last: &mut Option<Arc<Report>>,
+        last: &mut Option<Option<Report>>,
         last_error: &mut String,
     ) -> anyhow::Result<()> {
         let neighbour = self.connect(secret).await?;
         let only = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
         let mut events = events(Gvr::REPORTS.all(&neighbour), only);
         while let Some(event) = events.next().await {
-            let (Event::InitApply(object) | Event::Apply(object)) = event? else {
-                continue;
+            let (is_listed, report) = match event? {
+                Event::InitApply(object) => (true, parse(object.json())?),
+                Event::Apply(object) => (false, parse(object.json())?),
+                Event::Delete(_) => (false, None),
+                Event::Init | Event::InitDone => continue,
             };
-            let report = Arc::new(parse(object.json())?);
             last_error.clear();
-            if last.as_ref() != Some(&report) {
-                *last = Some(Arc::clone(&report));
+            let known = last.replace(report.clone());
+            let is_new = match &known {
+                Some(known) => *known != report,
+                None => !is_listed,
+            };
+            if is_new {
+                let report = report.map(Arc::new);
                 self.changes.send(Change::Report(site.to_owned(), report)).await;
             }
         }
@@ -109,7 +125,9 @@ impl Reports {
         let mut config = kubeconfig::of_secret(&kubeconfig.0)?;
         config.read_timeout = Some(SILENCE);
         config.default_retry = false;
-        Ok(Client::try_from(config)?)
+        let limited = |response: Response<Box<DynBody>>| response.map(|body| Limited::new(body, MAX_ANSWER));
+        let limit = layer_fn(move |service| MapResponse::new(service, limited));
+        Ok(ClientBuilder::try_from(config)?.with_layer(&limit).build())
     }
 }
 
@@ -122,12 +140,32 @@ fn sources(config: &Config) -> BTreeMap<&str, &SecretRef> {
         .collect()
 }
 
-fn parse(object: &str) -> anyhow::Result<Report> {
+/// Reads the report of a ClusterReport, within its limits. `None` if nothing was reported yet.
+fn parse(object: &str) -> anyhow::Result<Option<Report>> {
     #[derive(Deserialize)]
     struct ClusterReport {
-        #[serde(default)]
-        status: Report,
+        status: Option<Report>,
     }
     let object: ClusterReport = serde_json::from_str(object).context("the ClusterReport is not readable")?;
-    Ok(object.status)
+    Ok(object.status.map(Report::within_limits))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn report_is_read_within_its_limits() {
+        let shape = json!({"cpu": "4", "memory": "8Gi", "pods": 9, "nodes": 1, "gpus": 1});
+        let status = json!({"room": vec![shape; 99], "components": vec!["a"; 999], "traits": {"all": vec!["b"; 999]}});
+        let report = parse(&json!({"status": status}).to_string()).unwrap().unwrap();
+        assert_eq!((report.components.len(), report.traits.all.len()), (256, 64));
+        assert_eq!(report.room.largest("cpu"), Some(4_000));
+        for nothing in [json!({}), json!({"status": null})] {
+            assert_eq!(parse(&nothing.to_string()).unwrap(), None);
+        }
+        assert!(parse(r#"{"status": {"room": [{"cpu": "many"}]}}"#).is_err());
+    }
 }

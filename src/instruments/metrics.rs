@@ -154,6 +154,7 @@ metrics! {
     queue: Gauges<2> = "queue_pods" ["site", "class"] "Managed pods that wait for room at the site";
     closed: Gauges<1> = "closed_controllers" ["site"] "Controllers whose pods are not scheduled or do not start at the site";
     refused: Gauges<1> = "site_refused_pods" ["site"] "Pods that the cluster behind a cloud refuses";
+    report_age: Decimals<1> = "report_age_seconds" ["site"] "Time since the last report of the cluster behind the site arrived";
     wan_state: Gauges<2> = "wan_state" ["site", "state"] "1 for the state of the link to the site, else 0";
     wan_rtt: Decimals<1> = "wan_rtt_seconds" ["site"] "Round-trip time to the site";
     wan_loss: Decimals<1> = "wan_loss_ratio" ["site"] "Loss towards the site";

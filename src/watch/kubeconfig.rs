@@ -198,6 +198,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn kubeconfig_of_a_secret_names_no_file_and_no_program() {
+        let cluster = json!({"server": "https://near.test"});
+        let read = |cluster: &Value, user: Value| of_secret(file("c", cluster, &user).to_string().as_bytes());
+        let config = read(&cluster, json!({"token": "t"})).unwrap();
+        assert_eq!(config.cluster_url.host(), Some("near.test"));
+        for user in [
+            json!({"tokenFile": "/token"}),
+            json!({"client-key": "/key"}),
+            json!({"client-certificate": "/c"}),
+        ] {
+            let error = read(&cluster, user).unwrap_err().to_string();
+            assert!(error.starts_with("the kubeconfig names a file"), "{error}");
+        }
+        let with_ca = json!({"server": "https://near.test", "certificate-authority": "/ca"});
+        assert!(read(&with_ca, json!({"token": "t"})).is_err());
+        let error = read(&cluster, json!({"exec": {"command": "login"}}))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("runs a program"), "{error}");
+        let error = of_secret(b"token: s3cret: [").unwrap_err().to_string();
+        assert_eq!(error, "the Secret's key is not a kubeconfig");
+    }
+
+    #[test]
     fn no_proxy_list_is_matched_against_api_server() {
         let proxied = "http://proxy.test:3128/";
         for (server, no_proxy, is_direct) in [

@@ -53,6 +53,11 @@ fn cloud_has_at_most_the_room_that_it_reports(fixture: &Fixture<'_>) -> Result<(
         );
         Ok(status["generation"].as_i64())
     })?;
+    eventually("the report has an age", BOUND, || {
+        let age = writer.metric("edgeward_report_age_seconds", &[("site", "cloud")])?;
+        ensure!(age < 30.0, "{age} s");
+        Ok(())
+    })?;
     let registration = fixture.register(&writer.url, &writer.ca)?;
     is_refused(r#""largestFree":{"cpu":1000,"#)?;
     eventually("an unchanged report is written again", BOUND, || {
@@ -86,11 +91,13 @@ fn cloud_has_at_most_the_room_that_it_reports(fixture: &Fixture<'_>) -> Result<(
     is_refused(r#""source":"report""#)?;
     reports(1_001, &json!({"room": much, "traits": {"all": []}}))?;
     goes_to_cloud("the cloud reports room")?;
-    // The cloud is the only site with the trait, so the pod waits there.
+    // No other site has the trait, so the pod is gated.
     eventually("the cloud lacks the trait", BOUND, || {
-        let (site, explain) = said(&secure)?;
+        let found = fixture.kubectl.dry_run(&secure)?;
         let refusal = r#""lost_trait":{"source":"report","trait":"Secure"}"#;
-        ensure!(site == "cloud" && explain.contains(refusal), "{site}: {explain}");
+        let explain = annotation(&found, "explain").unwrap_or_default();
+        let is_gated = annotation(&found, "reason") == Some("held_site_away");
+        ensure!(is_gated && explain.contains(refusal), "{found}");
         Ok(())
     })
 }

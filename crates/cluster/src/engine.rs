@@ -175,7 +175,7 @@ impl Engine {
             Change::Link(site, link) => self.cache.apply_link(site, *link),
             Change::ByClaim(names) => self.cache.set_by_claim(names),
             Change::Liqo(liqo) => self.cache.set_liqo(liqo.clone()),
-            Change::Report(site, report) => self.cache.apply_report(site, report, at.moment),
+            Change::Report(site, report) => self.cache.apply_report(site, report.as_ref(), at.moment),
             Change::Telemetry(telemetry) => self.cache.set_telemetry((**telemetry).clone()),
             Change::Settings(config) => {
                 self.shared.ledger().set_ttl(config.reservation_ttl);

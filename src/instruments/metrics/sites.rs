@@ -24,6 +24,7 @@ impl Metrics {
             &self.wan_rtt_p95,
             &self.wan_jitter,
             &self.network_watts,
+            &self.report_age,
         ] {
             gauges.clear();
         }
@@ -35,6 +36,10 @@ impl Metrics {
             self.show_site(site);
             if let Some(link) = site.link {
                 self.show_link(site.name(), link);
+            }
+            if let Some(report) = &site.report {
+                let age = now.since(report.as_of).as_millis_f64() / 1_000.0;
+                self.report_age.at([site.name()]).set(age);
             }
             if let Some(power) = snapshot.network_microwatts(site) {
                 self.network_watts.at([site.name()]).set(watts(power));

@@ -56,6 +56,7 @@ fn every_metric_touched() -> String {
         ..Link::default()
     });
     cloud.uplink = Some(Bandwidth(1_000));
+    cloud.report = Some(Arc::default());
     let energy = json!({"joulesPerGigabyte": 1});
     Arc::make_mut(&mut cloud.definition).energy = serde_json::from_value(energy).unwrap();
     let edge = Site::new(Arc::new(SiteDefinition::edge()));

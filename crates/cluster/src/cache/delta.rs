@@ -6,6 +6,7 @@ use std::sync::Arc;
 use edgeward_decision::config::Config;
 use edgeward_decision::model::link::Bandwidth;
 use edgeward_decision::model::remote_room::FullFrom;
+use edgeward_decision::model::report::Shapes;
 use edgeward_decision::model::snapshot::{Site, Snapshot};
 use edgeward_kube::node::{Node, NodeId};
 use edgeward_kube::units::{Micros, Moment};
@@ -30,6 +31,11 @@ pub struct RoomDelta {
 fn rtts(snapshot: &Snapshot) -> impl Iterator<Item = (&str, &str, Micros)> {
     let links = snapshot.links.iter();
     links.filter_map(|(source, target, figures)| Some((source, target, figures.rtt?)))
+}
+
+/// What a report says of room and traits.
+fn reports(site: &Site) -> Option<(&Shapes, &[String])> {
+    site.report.as_ref().map(|report| (&report.room, &*report.traits))
 }
 
 fn traits(site: &Site) -> impl Iterator<Item = (&str, bool)> {
@@ -88,10 +94,12 @@ impl RoomDelta {
         // An unknown bandwidth limits no traffic, and a known one allows inputs.
         let rose = |old: Option<Bandwidth>, new: Option<Bandwidth>| new > old || old.is_some() && new.is_none();
         let has_more_bandwidth = rose(old.uplink, new.uplink) || rose(old.downlink, new.downlink);
-        let as_of = |site: &Site| site.report.as_ref().map(|report| report.as_of);
-        let is_other_report = as_of(old) != as_of(new);
+        let reports_more = match (&old.report, &new.report) {
+            (Some(old), Some(new)) => new.room.has_more_than(&old.room) || old.traits != new.traits,
+            (old, new) => old.is_some() && new.is_none(),
+        };
         if are_other_traits
-            || is_other_report
+            || reports_more
             || has_more_bandwidth
             || is_other_link
             || is_opened
@@ -101,7 +109,7 @@ impl RoomDelta {
             self.gained.extend(ids());
         }
         if is_closed_to_others && !is_opened
-            || old.report != new.report
+            || reports(old) != reports(new)
             || has_filled
             || old.free.has_more_than(&new.free)
         {

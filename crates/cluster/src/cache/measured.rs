@@ -1,6 +1,6 @@
 //! Measured values, as opposed to counted ones: free capacity and processing times. `link` does the same for the WAN.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cache::entry::PodEntry;
@@ -13,6 +13,7 @@ use edgeward_decision::config::Input;
 use edgeward_decision::model::component::Component;
 use edgeward_decision::model::link::Link;
 use edgeward_decision::model::liqo::Liqo;
+use edgeward_decision::model::remote_room::Start;
 use edgeward_decision::model::report::{FRESH, MAX_COMPONENTS, Report, SiteReport};
 use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::model::snapshot::Free;
@@ -42,8 +43,11 @@ impl Cache {
     }
 
     /// Applies a report of the cluster behind a site. The site may belong to a configuration that is yet to come.
-    pub fn apply_report(&mut self, site: &str, report: &Arc<Report>, now: Moment) {
-        self.measured.reports.insert(site.into(), (Arc::clone(report), now));
+    pub fn apply_report(&mut self, site: &str, report: Option<&Arc<Report>>, now: Moment) {
+        match report {
+            Some(report) => drop(self.measured.reports.insert(site.into(), (Arc::clone(report), now))),
+            None => drop(self.measured.reports.remove(site)),
+        }
     }
 
     /// Sets the state of Liqo; `None` while it is not in use.
@@ -52,12 +56,14 @@ impl Cache {
     }
 
     /// Records that a pod charges a node for the first time. A pod in the first list did so before.
-    pub(super) fn record_first_charge(&self, entry: &mut PodEntry, now: Moment) {
-        if entry.charged.is_some() {
-            let is_listed = self.is_listed(Kind::Pods);
-            entry
-                .first_charged
-                .get_or_insert(if is_listed { now } else { Moment(i64::MIN) });
+    pub(super) fn record_first_charge(&mut self, uid: &Arc<str>, entry: &mut PodEntry, now: Moment) {
+        if entry.charged.is_none() || entry.first_charged.is_some() {
+            return;
+        }
+        let is_listed = self.is_listed(Kind::Pods);
+        entry.first_charged = Some(if is_listed { now } else { Moment(i64::MIN) });
+        if is_listed {
+            self.pods.charged_lately.push_back((now, Arc::clone(uid)));
         }
     }
 
@@ -83,6 +89,10 @@ impl Cache {
         self.measured
             .reports
             .retain(|_, (_, arrived)| now.since(*arrived) <= FRESH);
+        let is_over = |(at, _): &(Moment, _)| now.since(*at) > FRESH + SHOWN_AFTER;
+        while self.pods.charged_lately.front().is_some_and(is_over) {
+            self.pods.charged_lately.pop_front();
+        }
         let edge = self.sites.iter().find(|entry| entry.site.kind() == SiteKind::Edge);
         let edge = edge.map(|edge| edge.site.name().to_owned()).unwrap_or_default();
         for at in 0..self.sites.len() {
@@ -119,8 +129,10 @@ impl Cache {
     fn free(&self, site: usize, now: Moment) -> Free {
         let left = |input, name| {
             let sample = self.measured.telemetry.edge_free(input, now)?;
-            let taken = self.charged_since(sample.as_of, site).map(|pod| pod.request.get(name));
-            let taken = taken.fold(0, i64::saturating_add);
+            let is_since = |pod: &PodEntry| pod.first_charged.is_some_and(|at| at > sample.as_of);
+            let pods = self.pods.by_uid.values();
+            let here = pods.filter(|pod| is_since(pod) && self.charges(pod, site));
+            let taken = here.map(|pod| pod.request.get(name)).fold(0, i64::saturating_add);
             Some(sample.value.cast_signed() - taken)
         };
         Free {
@@ -129,16 +141,25 @@ impl Cache {
         }
     }
 
-    /// The fresh report of the cluster behind a site. Pods that began to charge the site after the report arrived, or less
-    /// than [`SHOWN_AFTER`] before, take room of it. Cost: a pass over all pods if there is a report.
+    /// The fresh report of the cluster behind a site. Pods take room of it that have no node or no container status yet, or that
+    /// began to charge the site after the report arrived, or less than [`SHOWN_AFTER`] before. Cost: a pass over the pods that are
+    /// waited for or began lately, if there is a report.
     fn report(&self, site: usize) -> Option<SiteReport> {
         let of_site = &self.sites[site].site;
         of_site.definition.report.as_ref()?;
         let (report, arrived) = self.measured.reports.get(of_site.name())?;
         let mut room = report.room.clone();
         let since = arrived.before(SHOWN_AFTER);
-        let pods = self.charged_since(since, site);
-        pods.for_each(|pod| room.take(&pod.request, 1));
+        let lately = self.pods.charged_lately.iter().map(|(_, uid)| uid);
+        let waiting = self.pods.timers.iter().map(|(_, uid)| uid);
+        let uids: BTreeSet<_> = lately.chain(waiting).collect();
+        let pods = uids.into_iter().filter_map(|uid| self.pods.by_uid.get(uid));
+        let is_hidden = |pod: &PodEntry| {
+            let has_begun = pod.node.is_some() && pod.start == Start::Begun;
+            !has_begun || pod.first_charged.is_some_and(|at| at > since)
+        };
+        let hidden = pods.filter(|pod| is_hidden(pod) && self.charges(pod, site));
+        hidden.for_each(|pod| room.take(&pod.request, 1));
         Some(SiteReport {
             as_of: *arrived,
             room,
@@ -146,11 +167,9 @@ impl Cache {
         })
     }
 
-    /// The pods that charge a node of the site, and began to charge a node after this moment. Cost: a pass over all pods.
-    fn charged_since(&self, since: Moment, site: usize) -> impl Iterator<Item = &PodEntry> {
-        let site_of = |pod: &PodEntry| self.nodes.by_id.get(&pod.charged?)?.site;
-        let is_since = move |pod: &PodEntry| pod.first_charged.is_some_and(|at| at > since);
-        let pods = self.pods.by_uid.values().map(|pod| &**pod);
-        pods.filter(move |pod| is_since(pod) && site_of(pod) == Some(site))
+    /// Whether the pod charges a node of the site.
+    fn charges(&self, pod: &PodEntry, site: usize) -> bool {
+        let node = pod.charged.and_then(|id| self.nodes.by_id.get(&id));
+        node.is_some_and(|node| node.site == Some(site))
     }
 }

@@ -1,6 +1,6 @@
 //! Pods in the cache.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::backstop::{Candidate, Contribution};
@@ -24,6 +24,8 @@ pub(super) struct Pods {
     pub(super) unbound: UnboundPods,
     /// When each pod that is waited for is looked at again.
     pub(super) timers: BTreeSet<(Moment, Arc<str>)>,
+    /// Pods that charged a node for the first time lately, by that time.
+    pub(super) charged_lately: VecDeque<(Moment, Arc<str>)>,
     /// Whether pods may count elsewhere, because nodes, namespaces or the configuration changed.
     pub(super) need_recount: bool,
     /// Texts that many pods share, such as namespaces and the uids of controllers.
@@ -153,7 +155,7 @@ impl Cache {
         } else if entry.start == Start::Silent {
             self.pods.timers.insert((entry.until, Arc::clone(&uid)));
         }
-        self.record_first_charge(&mut entry, now);
+        self.record_first_charge(&uid, &mut entry, now);
         self.change_charge(&uid, &entry, 1);
         self.count(&mut entry);
         self.pods.by_uid.insert(uid, Box::new(entry));

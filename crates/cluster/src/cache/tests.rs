@@ -949,11 +949,14 @@ fn report_counts_for_30_s_less_pods_that_it_does_not_show() {
         "/metadata/labels",
         json!({"node.role/cloud": "true"}),
     ));
-    let offloaded = |fixture: &mut Fixture, uid: &str| fixture.pod(&bound(pod(uid, 1000), "c"));
+    let offloaded = |fixture: &mut Fixture, uid: &str| {
+        let running = json!([{"name": "main", "state": {"running": {}}}]);
+        fixture.pod(&with(bound(pod(uid, 1000), "c"), "/status/containerStatuses", running));
+    };
     let report = |fixture: &mut Fixture| {
         let room = json!({"room": [{"cpu": "4", "memory": "8Gi", "pods": 9, "nodes": 1}]});
         let report = Arc::new(serde_json::from_value(room).unwrap());
-        fixture.cache.apply_report("cloud", &report, fixture.now);
+        fixture.cache.apply_report("cloud", Some(&report), fixture.now);
     };
     let free = |fixture: &mut Fixture| {
         let snapshot = fixture.publish();
@@ -976,8 +979,15 @@ fn report_counts_for_30_s_less_pods_that_it_does_not_show() {
     assert!(!fixture.delta().lost.is_empty());
     fixture.cache.delete_pod("hidden");
     assert_eq!(free(&mut fixture), Some(3000));
+    fixture.wait(11);
+    report(&mut fixture);
+    assert_eq!(free(&mut fixture), Some(4000), "the report shows the pod");
+    fixture.pod(&bound(pod("silent", 1000), "c"));
+    fixture.wait(11);
+    report(&mut fixture);
+    assert_eq!(free(&mut fixture), Some(3000), "its container has not begun");
     fixture.pass(30);
-    assert_eq!(free(&mut fixture), Some(3000));
+    assert_eq!(free(&mut fixture), Some(4000), "it has waited too long to count");
     fixture.delta();
     fixture.pass(1);
     let delta = fixture.delta();

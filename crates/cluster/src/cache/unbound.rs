@@ -211,7 +211,7 @@ impl Cache {
         if charges != pod.charged {
             self.change_charge(&uid, &pod, -1);
             pod.charged = charges;
-            self.record_first_charge(&mut pod, now);
+            self.record_first_charge(&uid, &mut pod, now);
             self.change_charge(&uid, &pod, 1);
         }
         self.count(&mut pod);

@@ -49,8 +49,8 @@ pub enum Change {
     Neighbourhoods(Arc<Neighbourhoods>),
     /// The measurements of a Prometheus server.
     Telemetry(Box<Telemetry>),
-    /// A new report of the cluster behind the site with this name.
-    Report(String, Arc<Report>),
+    /// A new report of the cluster behind the site with this name; `None` if it was deleted.
+    Report(String, Option<Arc<Report>>),
     /// A newer configuration.
     Settings(Arc<Config>),
     /// The number of ready replicas.

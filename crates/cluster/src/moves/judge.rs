@@ -144,6 +144,8 @@ fn without(pod: &Seen, workload: &Workload<'_>, snapshot: &Snapshot) -> Snapshot
         node.charges.used = node.charges.used.less(&pod.request);
         node.charges.pods -= 1;
     }
+    // The reported room does not have the pod's own.
+    site.report = None;
     if let Some(membership) = workload.membership() {
         Arc::make_mut(&mut site.members).leave_out(&pod.namespace, membership);
     }

@@ -417,7 +417,9 @@ impl<'p> Search<'_, 'p> {
                 free.get(name)
                     .is_none_or(|free| workload.request.get(name) <= free.max(0))
             });
-            let is_beyond = is_beyond_measured || room.lacks_bandwidth(&workload.request, site);
+            let reported = room.reported(site);
+            let is_beyond_report = reported.is_some_and(|left| !left.fits(&workload.request));
+            let is_beyond = is_beyond_measured || is_beyond_report || room.lacks_bandwidth(&workload.request, site);
             let Some(node) = node_at(&located, site, &room).filter(|_| !is_beyond) else {
                 return false;
             };

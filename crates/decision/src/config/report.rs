@@ -12,7 +12,7 @@ use crate::document::texts::ProfileName;
 pub struct ReportSettings {
     /// Whether the report names the components of groups that run at the edge, at most 256
     pub components: bool,
-    /// The profile whose score of the edge is reported as `energyScore`. Without one, no score is
+    /// Profile whose score of the edge is reported as `energyScore`
     #[schemars(with = "Option<ProfileName>")]
     pub energy_profile: Option<String>,
 }

@@ -1,5 +1,4 @@
-//! Reports: what a neighbouring cluster says about itself. A report only takes room and traits away from a site, so a cluster
-//! that reports too much gains nothing.
+//! Reports: what a neighbouring cluster says about itself. A report can refuse a site, and never makes one possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,7 +69,7 @@ pub struct Report {
     #[schemars(extend("format" = "date-time"))]
     pub time: String,
     /// What is free on the edge nodes that are Ready and not cordoned, rounded down to 250m and 256Mi. Each node counts in one
-    /// shape.
+    /// shape. The largest come first.
     #[schemars(with = "Vec<ReportedShape>", length(max = MAX_SHAPES))]
     pub room: Shapes,
     /// Traits of these nodes.
@@ -123,7 +122,6 @@ struct Shape {
 
 /// A shape as it is written.
 #[derive(Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 struct ReportedShape {
     /// Free CPU of each node.
     #[serde(serialize_with = "cpu")]
@@ -168,15 +166,25 @@ impl Shape {
         }
     }
 
+    fn has_all_of(self, other: Self) -> bool {
+        self.common(other) == other
+    }
+
     /// How many steps of room this has more than `other`, which fits into it.
-    fn more_than(self, other: Self) -> i64 {
-        (self.cpu - other.cpu) / CPU_STEP + (self.memory - other.memory) / MEMORY_STEP + self.pods - other.pods
+    fn more_than(self, other: Self) -> u64 {
+        let steps = [
+            (self.cpu - other.cpu) / CPU_STEP,
+            (self.memory - other.memory) / MEMORY_STEP,
+            self.pods - other.pods,
+        ];
+        steps.into_iter().map(i64::unsigned_abs).fold(0, u64::saturating_add)
     }
 }
 
 impl Shapes {
     /// The free room of these nodes, in at most [`MAX_SHAPES`] shapes. Among more, the two neighbours by CPU and memory
-    /// that lose least become one, again and again. Cost: a pass over the different shapes for each one too many.
+    /// that lose least become one, again and again. The most CPU and the most memory stay if possible. Cost: a pass over the
+    /// different shapes for each one too many.
     pub fn of<'n>(nodes: impl Iterator<Item = &'n Node>) -> Self {
         let mut shapes = BTreeMap::<Shape, u64>::new();
         for shape in nodes.map(Shape::of).filter(|shape| shape.pods > 0) {
@@ -184,9 +192,17 @@ impl Shapes {
         }
         while shapes.len() > MAX_SHAPES {
             let neighbours = shapes.iter().zip(shapes.iter().skip(1));
+            let cpu = shapes.keys().map(|shape| shape.cpu).max();
+            let memory = shapes.keys().map(|shape| shape.memory).max();
             let loss = |((one, nodes), (other, others)): &((&Shape, &u64), (&Shape, &u64))| {
                 let common = one.common(**other);
-                one.more_than(common) as u64 * **nodes + other.more_than(common) as u64 * **others
+                let is_most = |shape: &Shape| Some(shape.cpu) == cpu || Some(shape.memory) == memory;
+                let loses_most = (is_most(one) || is_most(other)) && !is_most(&common);
+                let lost = one.more_than(common).saturating_mul(**nodes);
+                (
+                    loses_most,
+                    lost.saturating_add(other.more_than(common).saturating_mul(**others)),
+                )
             };
             let Some(((&one, _), (&other, _))) = neighbours.min_by_key(loss) else {
                 break;
@@ -202,11 +218,11 @@ impl Shapes {
         self.0.keys().any(|shape| shape.fits(request))
     }
 
-    /// Takes the room of this many pods, each from the smallest shape that fits it. A pod that fits none takes nothing. Cost:
-    /// a pass over the shapes for each pod.
+    /// Takes the room of this many pods, each from the largest shape that fits it: kube-scheduler prefers nodes with much free
+    /// room. A pod that fits none takes nothing. Cost: a pass over the shapes for each pod.
     pub fn take(&mut self, request: &Amounts, pods: u32) {
         for _ in 0..pods {
-            let Some(shape) = self.0.keys().find(|shape| shape.fits(request)).copied() else {
+            let Some(shape) = self.0.keys().rev().find(|shape| shape.fits(request)).copied() else {
                 return;
             };
             let rest = Shape {
@@ -220,6 +236,15 @@ impl Shapes {
             }
             *self.0.entry(rest).or_default() += 1;
         }
+    }
+
+    /// Whether more nodes than in `other` have some amount of room.
+    pub fn has_more_than(&self, other: &Self) -> bool {
+        let nodes = |room: &Self, least: Shape| -> u64 {
+            let large = room.0.iter().filter(|(shape, _)| shape.has_all_of(least));
+            large.map(|(_, nodes)| *nodes).fold(0, u64::saturating_add)
+        };
+        self.0.keys().any(|shape| nodes(self, *shape) > nodes(other, *shape))
     }
 
     /// The most that a node has of this resource; `pods` means pod slots. `None` for any other resource.
@@ -264,7 +289,8 @@ impl From<Shapes> for Vec<ReportedShape> {
             pods: small(shape.pods.max(0) as u64),
             nodes: small(nodes),
         };
-        shapes.0.into_iter().map(written).collect()
+        // The largest first, which `kubectl get` shows.
+        shapes.0.into_iter().rev().map(written).collect()
     }
 }
 
@@ -282,6 +308,16 @@ impl Report {
             components: components.collect(),
             ..Self::default()
         }
+    }
+}
+
+impl Report {
+    /// The report without what is beyond the limits on its lists.
+    pub fn within_limits(mut self) -> Self {
+        self.components.truncate(MAX_COMPONENTS);
+        self.traits.all.truncate(MAX_TRAITS);
+        self.traits.some.truncate(MAX_TRAITS);
+        self
     }
 }
 
@@ -344,39 +380,41 @@ mod tests {
                 ("100m", "64Gi", 7),
                 ("4", "1Gi", 0)
             ]),
-            r#"[{"cpu":"0","memory":"64Gi","pods":7,"nodes":1},{"cpu":"3750m","memory":"768Mi","pods":7,"nodes":2}]"#
+            r#"[{"cpu":"3750m","memory":"768Mi","pods":7,"nodes":2},{"cpu":"0","memory":"64Gi","pods":7,"nodes":1}]"#
         );
     }
 
     #[test]
     fn nearest_shapes_are_merged_beyond_sixteen() {
-        let cpus: Vec<_> = (0..16).map(|cores| (cores * 4).to_string()).collect();
+        let cpus: Vec<_> = (0..15).map(|cores| (cores * 4).to_string()).collect();
         let mut nodes: Vec<_> = cpus.iter().map(|cpu| (&**cpu, "8Gi", 9)).collect();
-        nodes.extend([("60250m", "8Gi", 9), ("60250m", "8Gi", 9)]);
+        nodes.extend([("60250m", "7Gi", 9), ("4250m", "8Gi", 9)]);
         let merged = shapes(&nodes);
         assert_eq!(merged.matches("cpu").count(), MAX_SHAPES, "{merged}");
-        assert!(
-            merged.ends_with(r#"{"cpu":"60","memory":"8Gi","pods":9,"nodes":3}]"#),
-            "{merged}"
+        let (most, two) = (
+            r#"[{"cpu":"60250m","memory":"7Gi","pods":9,"nodes":1}"#,
+            r#"{"cpu":"4","memory":"8Gi","pods":9,"nodes":2}"#,
         );
+        assert!(merged.starts_with(most) && merged.contains(two), "{merged}");
     }
 
     #[test]
-    fn pods_take_the_smallest_shape_that_fits() {
+    fn pods_take_the_largest_shape_that_fits() {
         let mut room: Shapes = serde_json::from_value(json!([
-            {"cpu": "1", "memory": "4Gi", "pods": 9, "nodes": 1}, {"cpu": "8", "memory": "8Gi", "pods": 2, "nodes": 1},
+            {"cpu": "1", "memory": "4Gi", "pods": 9, "nodes": 1}, {"cpu": "8", "memory": "8Gi", "pods": 1, "nodes": 2},
         ]))
         .unwrap();
         let request = |millicores| Amounts {
             cpu: Millicores(millicores),
             ..Amounts::default()
         };
+        let before = room.clone();
         room.take(&request(750), 1);
-        assert!(room.fits(&request(8_000)));
+        assert!(room.fits(&request(8_000)) && before.has_more_than(&room) && !room.has_more_than(&before));
         room.take(&request(750), 2);
         assert!(
             room.fits(&request(250)) && !room.fits(&request(251)),
-            "its pod slots are gone"
+            "the pod slots of the others are gone"
         );
         room.take(&request(300), 1);
         assert!(room.fits(&request(250)), "a pod that fits nowhere takes nothing");

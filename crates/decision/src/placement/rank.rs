@@ -79,8 +79,11 @@ fn profile_leaders<'a, 's>(case: &Case<'_, 's>, sites: Vec<&'a Assessment<'s>>) 
         return sites;
     }
     let none_is_better = |score| !scored.iter().any(|(_, other)| profile.is_better(*other, score));
-    // The profile computes its preference for pods that miss no optional trait.
-    let misses_nothing = scored.iter().all(|(site, _)| site.missing_optional == 0);
+    // The profile computes its preference for pods that miss nothing.
+    let misses_nothing = scored.iter().all(|(site, score)| {
+        let of_others = profile.score(site.site.name(), case.now.moment);
+        of_others == Some(*score)
+    });
     let preferred = scored.iter().find(|(site, _)| profile.prefers(site.site.name()));
     if let Some((preferred, score)) = preferred
         && (misses_nothing || none_is_better(*score))

@@ -214,16 +214,22 @@ impl<'s> Room<'s, '_> {
         claim.queue_key < self.queue_key && !self.ledger.releases(&claim.uid)
     }
 
-    /// Requests of pods outside the snapshot that have room reserved at `site`, or claimed there for a release, and how many
-    /// times each counts. Cost: a pass over the reservations and the claims.
-    fn promised<'a>(&'a self, site: &'a Site) -> impl Iterator<Item = (&'a Amounts, u32)> {
+    /// Requests of pods outside the snapshot that have room reserved at `site`, or claimed there for a release. Cost: a
+    /// pass over the reservations and the claims.
+    fn promised(&self, site: &Site) -> Amounts {
+        let mut promised = Amounts::default();
         let reserved = self
             .ledger
             .reserved(site.name(), self.snapshot.revision, self.namespace);
-        let reserved = reserved.map(|(reservation, times)| (&reservation.amount, times));
+        reserved.for_each(|(reservation, times)| promised.add(&reservation.amount, times));
+        self.coming(site).for_each(|claim| promised.add(&claim.amount, 1));
+        promised
+    }
+
+    /// The claims at `site` of gated pods ahead of this one that are about to be released.
+    fn coming<'a>(&'a self, site: &'a Site) -> impl Iterator<Item = &'a QueueClaim> {
         let here = self.claims.iter().filter(|claim| *claim.site == *site.name());
-        let coming = here.filter(|claim| claim.has_room && self.is_ahead(claim));
-        reserved.chain(coming.map(|claim| (&claim.amount, 1)))
+        here.filter(|claim| claim.has_room && self.is_ahead(claim))
     }
 
     /// Resources and pod slots that pods take from `node`, without placeholders that make room for this pod. Cost: a copy
@@ -259,9 +265,7 @@ impl<'s> Room<'s, '_> {
         if site.free == Free::default() {
             return site.free;
         }
-        let mut promised = Amounts::default();
-        self.promised(site)
-            .for_each(|(amount, times)| promised.add(amount, times));
+        let promised = self.promised(site);
         Free {
             cpu: site.free.cpu.map(|cpu| cpu - promised.cpu),
             memory: site.free.memory.map(|memory| memory - promised.memory),
@@ -270,9 +274,12 @@ impl<'s> Room<'s, '_> {
 
     /// The room that the cluster behind `site` reports, less what is reserved and claimed there. `None` without a fresh report.
     /// Cost: a pass over the reservations and the claims, and over the shapes for each of them.
-    pub(super) fn reported(&self, site: &Site) -> Option<Shapes> {
+    pub fn reported(&self, site: &Site) -> Option<Shapes> {
         let mut room = site.report.as_ref()?.room.clone();
-        self.promised(site).for_each(|(amount, times)| room.take(amount, times));
+        // The half of a namespace is that of the virtual nodes, which may promise more. So reservations count for all namespaces.
+        let reserved = self.ledger.reserved_by_all(site.name(), self.snapshot.revision);
+        reserved.for_each(|(reservation, times)| room.take(&reservation.amount, times));
+        self.coming(site).for_each(|claim| room.take(&claim.amount, 1));
         Some(room)
     }
 

@@ -7,7 +7,7 @@ use crate::model::workload::Workload;
 use crate::placement::facts::is_class_gated;
 use crate::placement::filters::Case;
 use crate::placement::room::Taken;
-use crate::placement::verdict::{Assessment, Refusal, RefusalCode};
+use crate::placement::verdict::{Assessment, Refusal, RefusalCode, Standing};
 
 /// The most resources that a refusal names. A pod may request any number, and each costs a pass over the nodes.
 pub(super) const MAX_NAMED_RESOURCES: usize = 16;
@@ -145,6 +145,10 @@ pub(super) fn full_behind_nodes(case: &Case<'_, '_>, found: &Assessment<'_>) -> 
 
 /// Refuses a site whose cluster reports less room than the pod requests, beside the pods that the report does not show.
 pub(super) fn beyond_report(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
+    // A full site needs no other reason, and this one costs most.
+    if found.standing() >= Standing::Full {
+        return None;
+    }
     let left = case.room.reported(found.site)?;
     if left.fits(&case.workload.request) {
         return None;

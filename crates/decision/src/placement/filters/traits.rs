@@ -26,10 +26,10 @@ pub(super) fn missing_trait(case: &Case<'_, '_>, found: &Assessment<'_>) -> Opti
     Some(Refusal::new(RefusalCode::MissingTrait).with("traits", excerpt(missing, SHOWN)))
 }
 
-/// Whether the site lacks a required trait that is measured there.
+/// Whether the site lacks a required trait that is measured there, or that is trusted to the report of its cluster.
 pub(in crate::placement) fn is_lost(case: &Case<'_, '_>, site: &Site) -> bool {
     let traits = case.workload.traits();
-    traits.is_some_and(|traits| traits.lost(&site.definition).next().is_some())
+    traits.is_some_and(|traits| traits.lost(&site.definition).next().is_some()) || unreported(case, site).is_some()
 }
 
 /// The first required trait that is measured at the site and that it does not have now.
@@ -48,14 +48,18 @@ pub(super) fn lost_trait(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<
     Some(refusal.with(name, number(bound)))
 }
 
-/// The first required trait that the site's definition trusts to the report of its cluster, and that not all nodes there have.
 pub(super) fn unreported_trait(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
-    let (source, report) = (found.site.definition.report.as_ref()?, found.site.report.as_ref()?);
-    let mut required = case.workload.traits()?.names();
-    let has = |traits: &[String], name: &str| traits.iter().any(|known| known == name);
-    let missing = required.find(|name| has(&source.trust_traits, name) && !has(&report.traits, name))?;
+    let missing = unreported(case, found.site)?;
     let refusal = Refusal::new(RefusalCode::LostTrait).with("trait", missing);
     Some(refusal.with("source", "report"))
+}
+
+/// The first required trait that the site's definition trusts to the report of its cluster, and that not all nodes there have.
+fn unreported<'c>(case: &Case<'c, '_>, site: &Site) -> Option<&'c str> {
+    let (source, report) = (site.definition.report.as_ref()?, site.report.as_ref()?);
+    let has = |traits: &[String], name: &str| traits.iter().any(|known| known == name);
+    let mut required = case.workload.traits()?.names();
+    required.find(|name| has(&source.trust_traits, name) && !has(&report.traits, name))
 }
 
 /// How many of the pod's optional traits the site lacks.
