@@ -8,7 +8,7 @@ use super::settings::{Settings, words};
 use crate::random::{Purpose, Stream};
 
 pub trait Agent {
-    /// Returns the action for the current request, below [`Gym::actions`].
+    /// Returns the action for the current request; see [`Gym::step`].
     fn act(&mut self, gym: &Gym) -> usize;
 }
 
@@ -28,9 +28,10 @@ words! {
         MinUtilisation = "min-utilisation",
         AlwaysSpread = "always-spread",
         Random = "random",
-        /// Takes the cluster with room that could hold the request most often, averaged over CPU and memory. Karmada
-        /// estimates the same way.
+        /// Takes the cluster with room for the most replicas of the request, as Karmada estimates them.
         Karmada = "karmada",
+        /// Divides the replicas over all clusters in proportion to this estimate, by largest remainder.
+        KarmadaDivided = "karmada-divided",
     }
 }
 
@@ -65,8 +66,7 @@ pub struct BaselineAgent {
 impl Agent for BaselineAgent {
     fn act(&mut self, gym: &Gym) -> usize {
         let (used, types, latencies) = (gym.used(), gym.types(), gym.latencies());
-        let request = gym.request();
-        let threshold = request.deployment.threshold;
+        let threshold = gym.request().deployment.threshold;
         match self.baseline {
             Baseline::ResourceGreedy => least(gym, |cluster| {
                 let taken = used[cluster].0 + used[cluster].1;
@@ -87,11 +87,8 @@ impl Agent for BaselineAgent {
                 let may = |action: &usize| *action >= gym.clusters() || !gym.is_full(*action);
                 self.any(gym, (0..gym.actions()).filter(may))
             }
-            Baseline::Karmada => least(gym, |cluster| {
-                let (used, kind) = (used[cluster], types[cluster]);
-                let (cpu, memory) = (kind.cpu - used.0, kind.memory - used.1);
-                Some(-(cpu / request.deployment.cpu + memory / request.deployment.memory) / 2.0)
-            }),
+            Baseline::Karmada => least(gym, |cluster| Some(-f64::from(gym.available_replicas(cluster)))),
+            Baseline::KarmadaDivided => gym.divide_action(),
         }
     }
 }

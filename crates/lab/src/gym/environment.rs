@@ -7,7 +7,7 @@ use super::episode::{Episode, Step};
 use super::generator::Generator;
 use super::latency::{ALL_GONE, ALL_PLACED, Change, Latencies, SPREAD_GONE, SPREAD_PLACED};
 use super::settings::{Mode, Observation, RewardKind, Settings};
-use super::spread::spread;
+use super::spread::{available, divide, spread};
 
 pub const FEATURES: usize = 10;
 
@@ -188,6 +188,12 @@ impl Gym {
         self.clusters() + 1
     }
 
+    /// Divides the replicas over the clusters in proportion to their [available replicas](Self::available_replicas).
+    /// The published environment does not have this action, and [`actions`](Self::actions) does not count it.
+    pub fn divide_action(&self) -> usize {
+        self.clusters() + 2
+    }
+
     pub fn request(&self) -> Request {
         self.request
     }
@@ -226,6 +232,13 @@ impl Gym {
         let (deployment, replicas) = (self.request.deployment, f64::from(replicas));
         used.0 + replicas * deployment.cpu > GATE * kind.cpu
             || used.1 + replicas * deployment.memory > GATE * kind.memory
+    }
+
+    /// Returns how many replicas of the request a cluster has room for.
+    pub fn available_replicas(&self, cluster: usize) -> u32 {
+        let (kind, used, deployment) = (self.types[cluster], self.used[cluster], self.request.deployment);
+        let free = (GATE * kind.cpu - used.0, GATE * kind.memory - used.1);
+        available(free, deployment.cpu, deployment.memory)
     }
 
     /// Writes the observation to `out`: [`FEATURES`] numbers for each action. They are used and total CPU (cores), used
@@ -279,18 +292,20 @@ impl Gym {
         }
     }
 
-    /// Takes an action, an index below [`actions`](Self::actions). A higher index rejects the request. For a cluster
-    /// without room, the request is not accepted and nothing else changes. After the last step of an episode the caller
-    /// must [reset](Self::reset) the environment. Until then the episode continues, and every further step returns it.
+    /// Takes an action: an index below [`actions`](Self::actions), or [`divide_action`](Self::divide_action). A higher
+    /// index rejects the request. For a cluster without room, the request is not accepted and nothing else changes.
+    /// After the last step of an episode the caller must [reset](Self::reset) the environment. Until then the episode
+    /// continues, and every further step returns it.
     pub fn step(&mut self, action: usize) -> Step {
         debug_assert!(
-            action < self.actions(),
+            action <= self.divide_action(),
             "{action} is not one of {} actions",
             self.actions()
         );
         let accepted = match action {
             cluster if cluster < self.clusters() => self.deploy(cluster),
             action if action == self.spread_action() => self.spread(),
+            action if action == self.divide_action() => self.divide(),
             _ => None,
         };
         let reward = self.reward(accepted.as_ref());
@@ -333,7 +348,24 @@ impl Gym {
         let free: Vec<_> = clusters
             .map(|(kind, used)| (kind.cpu - used.0, kind.memory - used.1))
             .collect();
-        let shares = spread(replicas, deployment.cpu, deployment.memory, &free);
+        self.place(spread(replicas, deployment.cpu, deployment.memory, &free))
+    }
+
+    fn divide(&mut self) -> Option<Accepted> {
+        let available: Vec<u32> = (0..self.clusters())
+            .map(|cluster| self.available_replicas(cluster))
+            .collect();
+        let replicas = self.request.replicas;
+        let shares = divide(replicas, &available)?;
+        match shares.iter().position(|share| *share == replicas) {
+            Some(cluster) => self.deploy(cluster),
+            None => self.place(shares),
+        }
+    }
+
+    /// Places a part of the replicas in each cluster.
+    fn place(&mut self, shares: Vec<u8>) -> Option<Accepted> {
+        let replicas = self.request.replicas;
         if (0..self.clusters()).any(|cluster| self.is_too_small(cluster, shares[cluster])) {
             return None;
         }

@@ -179,14 +179,44 @@ fn karmada_picks_cluster_with_most_room_for_request() {
     let mut gym = gym("clusters=12,mode=stay,observation=fresh");
     let mut agent = Baseline::Karmada.agent(1);
     for _ in 0..EPISODE_STEPS {
-        let (rows, mask) = (observe(&gym), mask(&gym));
-        let fits = |row: &[f32; FEATURES]| (row[1] - row[0]) / row[6] + (row[3] - row[2]) / row[7];
+        let mask = mask(&gym);
         let candidates = (0..gym.clusters()).filter(|cluster| mask[*cluster]);
-        let best = candidates.max_by(|one, other| fits(&rows[*one]).total_cmp(&fits(&rows[*other])));
+        // Of equal clusters, `max_by_key` takes the last one.
+        let best = candidates.rev().max_by_key(|cluster| gym.available_replicas(*cluster));
         let action = agent.act(&gym);
         assert_eq!(action, best.unwrap_or(gym.reject_action()));
         gym.step(action);
     }
+}
+
+#[test]
+fn karmada_divided_places_by_available_replicas() {
+    let mut gym = gym("reward=cost");
+    let before = gym.used().to_vec();
+    let available: Vec<_> = (0..4).map(|cluster| gym.available_replicas(cluster)).collect();
+    assert_eq!(available, [18, 3, 7, 8]);
+    let step = gym.step(Baseline::KarmadaDivided.agent(1).act(&gym));
+    // The quotas of the six replicas are 3, 0.5, 1.17 and 1.33. One needs 0.2 cores.
+    let shown = observe(&gym);
+    let placed = before
+        .iter()
+        .zip(shown)
+        .map(|(before, shown)| ((f64::from(shown[0]) - before.0) / 0.2).round());
+    assert_eq!(placed.collect::<Vec<_>>(), [3.0, 1.0, 1.0, 1.0]);
+    // The costs are 8, 1, 2 and 4: 31 / 6 on average.
+    assert_eq!(step.reward, 10.83);
+}
+
+#[test]
+fn karmada_divided_single_replica_is_deployed_whole() {
+    let mut divided = gym("");
+    while divided.request().replicas > 1 {
+        divided.step(divided.reject_action());
+    }
+    let mut whole = divided.clone();
+    divided.step(divided.divide_action());
+    whole.step(Baseline::Karmada.agent(1).act(&whole));
+    assert_eq!(divided.latencies(), whole.latencies());
 }
 
 /// With requests that stay, the rejected percentage equals that of a Python replay with corrected departures.
@@ -228,6 +258,7 @@ fn wander(mut each: impl FnMut(&Settings, &mut Gym, usize)) {
                     let action = match draws.below(20) {
                         0 => gym.reject_action(),
                         1 => gym.spread_action(),
+                        2 => gym.divide_action(),
                         _ => draws.below(end as u32) as usize,
                     };
                     each(&settings, &mut gym, action);
