@@ -28,6 +28,11 @@ impl Algorithm {
         }
     }
 
+    /// Whether the agent chooses among the allowed actions only. A2C chooses among all, as in stable-baselines3.
+    pub(super) fn is_masked(self) -> bool {
+        self != Self::MlpA2c
+    }
+
     pub(super) fn actor(self, actions: usize) -> Shape {
         match self {
             Self::DeepsetsPpo | Self::DeepsetsDqn => Shape::SetActor,

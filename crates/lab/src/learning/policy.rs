@@ -118,6 +118,9 @@ impl Agent for Policy {
         self.mask.resize(actions, false);
         gym.observe(&mut self.observation);
         gym.mask(&mut self.mask);
+        if !self.plan.algorithm.is_masked() {
+            self.mask.fill(true);
+        }
         match self.choose(&self.observation, &self.mask) {
             Ok(action) => action,
             Err(error) => {

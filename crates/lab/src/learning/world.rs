@@ -9,6 +9,7 @@ use crate::gym::{Episode, FEATURES, VectorGym};
 pub(super) struct World {
     gym: VectorGym,
     actions: usize,
+    is_masked: bool,
     /// The current observations: environments × actions × [`FEATURES`].
     pub(super) observations: Vec<f32>,
     pub(super) masks: Vec<bool>,
@@ -26,6 +27,7 @@ impl World {
         let mut world = Self {
             gym,
             actions,
+            is_masked: plan.algorithm.is_masked(),
             observations: vec![0.0; environments * actions * FEATURES],
             masks: vec![false; environments * actions],
             rewards: vec![0.0; environments],
@@ -102,6 +104,9 @@ impl World {
     fn look(&mut self) {
         self.gym.observe(&mut self.observations);
         self.gym.masks(&mut self.masks);
+        if !self.is_masked {
+            self.masks.fill(true);
+        }
     }
 }
 

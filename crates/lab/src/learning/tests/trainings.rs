@@ -8,7 +8,7 @@ use candle_core::{Device, Tensor};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
-use crate::gym::{Baseline, Gym, Mode, Protocol, Settings, Summary, play};
+use crate::gym::{Agent as _, Baseline, Gym, Mode, Protocol, Settings, Summary, play};
 use crate::learning::memory::Schedule;
 use crate::learning::training::Learner;
 use crate::learning::world::World;
@@ -107,8 +107,12 @@ fn resumed_training_equals_uninterrupted_one() {
 }
 
 #[test]
-fn training_takes_only_allowed_actions() {
-    for algorithm in ALGORITHMS {
+fn masked_training_takes_only_allowed_actions() {
+    for algorithm in [
+        Algorithm::DeepsetsPpo,
+        Algorithm::DeepsetsDqn,
+        Algorithm::MlpMaskablePpo,
+    ] {
         // With requests that stay, clusters often have no room.
         let mut plan = plan(algorithm, 1_600);
         plan.settings.mode = Mode::Stay;
@@ -124,6 +128,26 @@ fn training_takes_only_allowed_actions() {
             .unwrap();
         assert!(forbidden > 1_000, "{forbidden}");
     }
+}
+
+#[test]
+fn a2c_chooses_among_all_actions() {
+    let mut plan = plan(Algorithm::MlpA2c, 1_600);
+    plan.settings.mode = Mode::Stay;
+    let mut training = training(plan.clone());
+    training.advance().unwrap();
+    let (mut policy, mut gym) = (training.policy().unwrap(), Gym::new(&plan.settings, 42));
+    let mut refused = 0;
+    for _ in 0..100 {
+        let action = policy.act(&gym);
+        refused += usize::from(action < 4 && gym.is_full(action));
+        gym.step(action);
+    }
+    assert!(refused > 0, "the policy chose no full cluster");
+    plan.algorithm = Algorithm::MlpMaskablePpo;
+    let replayed = World::new(&plan).replay(training.world.history(), |_, _, _| ());
+    let error = replayed.unwrap_err().to_string();
+    assert!(error.contains("was forbidden in step"), "{error}");
 }
 
 /// Before anything is learned, an update computes the log probabilities that the policy acted with, under the mask of
