@@ -1,6 +1,7 @@
 //! The command line of `edgeward-lab`.
 
 mod evaluate;
+mod peers;
 mod train;
 
 use std::io::{IsTerminal as _, Write as _};
@@ -34,6 +35,7 @@ enum Command {
     Simulate(Simulate),
     Evaluate(evaluate::Evaluate),
     Train(train::Train),
+    Peers(peers::Peers),
 }
 
 #[derive(Debug, clap::Args)]
@@ -84,6 +86,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Simulate(simulate) => simulate.run(),
         Command::Evaluate(evaluate) => evaluate.run(),
         Command::Train(train) => train.run(),
+        Command::Peers(peers) => peers.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

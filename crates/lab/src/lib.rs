@@ -9,6 +9,7 @@ mod kube_scheduler;
 pub mod learning;
 pub mod load;
 pub mod outcome;
+pub mod peers;
 pub mod policy;
 pub mod random;
 pub mod report;

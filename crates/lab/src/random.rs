@@ -21,6 +21,8 @@ pub enum Purpose {
     Decision,
     Action,
     Learning,
+    Topology,
+    Discovery,
 }
 
 #[derive(Debug, Clone)]
