@@ -90,6 +90,20 @@ fn group_waits_for_its_last_pod_and_then_starts_whole() {
 }
 
 #[test]
+fn group_goes_where_the_reported_room_takes_it_whole() {
+    let pods = ["a", "b", "c"].map(|name| of_gang(name, "gang", 500, 3, 1));
+    let all_at = |site: &str| at(&[("a", site), ("b", site), ("c", site)]);
+    let mut fleet = sites(0, 8000, 8000);
+    assert_eq!(released(&pods, &fleet), all_at("near"));
+    let room =
+        |millicores: u32| json!({"room": [{"cpu": format!("{millicores}m"), "memory": "8Gi", "pods": 9, "nodes": 1}]});
+    fleet["sites"][2]["reported"] = room(1_000);
+    assert_eq!(released(&pods, &fleet), all_at("far"));
+    fleet["sites"][2]["reported"] = room(1_500);
+    assert_eq!(released(&pods, &fleet), all_at("near"));
+}
+
+#[test]
 fn components_that_must_be_near_go_where_all_fit() {
     let web = member("web", "web", 500, 2, "db=10ms", 1);
     let db = member("db", "db", 3000, 2, "", 1);
