@@ -83,8 +83,8 @@ impl Reports {
         }
     }
 
-    /// Sends each new report until the watch fails. The age of the first report in a list is unknown, so that one only tells
-    /// which is new.
+    /// Sends each new report until the watch fails. The age of a report in a list is unknown, so that one only tells which is
+    /// new.
     async fn watch(
         &self,
         site: &str,
@@ -104,11 +104,7 @@ impl Reports {
             };
             last_error.clear();
             let known = last.replace(report.clone());
-            let is_new = match &known {
-                Some(known) => *known != report,
-                None => !is_listed,
-            };
-            if is_new {
+            if !is_listed && known.as_ref() != Some(&report) {
                 let report = report.map(Arc::new);
                 self.changes.send(Change::Report(site.to_owned(), report)).await;
             }

@@ -13,7 +13,7 @@ use edgeward_decision::config::Config;
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::model::snapshot::Site;
 use edgeward_decision::model::workload::Workload;
-use edgeward_decision::placement::verdict::{Assessment, Standing, Verdict};
+use edgeward_decision::placement::verdict::{Action, Assessment, Standing, Verdict};
 use edgeward_kube::units::{Micros, Now};
 use serde::Serialize;
 
@@ -38,10 +38,10 @@ enum Command {
 
 /// Show where the components of an application would run: all of them, or none.
 ///
-/// Components are planned in their order. One that runs with the same traits at a site that the pod could use, and takes
-/// another client there, is reused. Any other goes where `edgeward review` places its pods, after those planned before.
+/// Components are planned in their order. A component is reused if it already runs with the same traits at a usable site and
+/// accepts another client. Otherwise its pods are placed as by `edgeward review`, after those planned before.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code 1: also if a component has no place.")]
+#[command(after_help = "Exit code 1: a component has no place, or an error.")]
 struct Plan {
     /// YAML or JSON with one Application of core.oam.dev/v1beta1; `-` is standard input.
     #[arg(value_name = "FILE")]
@@ -64,6 +64,9 @@ struct Plan {
     output: Output,
 }
 
+/// The most pods of a component.
+const MAX_PODS: u64 = 10_000;
+
 /// The plan of an application.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -73,6 +76,9 @@ struct OamPlan {
     /// Whether each component has a place.
     complete: bool,
     components: Vec<Planned>,
+    /// Components of types that are not read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<String>,
 }
 
 /// The plan of one component.
@@ -90,11 +96,16 @@ struct Planned {
     sites: Vec<SiteItem>,
 }
 
+/// A component by its name, with its pod.
+type Named = (String, Subject);
+
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Outcome {
     Reuse,
     Place,
+    /// edgeward does not manage its pods, which may run anywhere.
+    Pass,
     None,
 }
 
@@ -113,15 +124,17 @@ impl Plan {
         let snapshot = offline::snapshot(&fleet, &self.fleet.display().to_string(), &config, now)?;
         // No time passes while the plan is made, so no reservation ends.
         let state = SharedState::new(Arc::new(snapshot), Micros::from_secs(1));
+        let (subjects, skipped) = self.subjects(&config)?;
         let mut components = vec![];
-        for (name, subject) in self.subjects(&config)? {
+        for (name, subject) in subjects {
             components.push(planned(name, &subject, &self.namespace, &state, &config, now)?);
         }
         let plan = OamPlan {
             api_version: "edgeward.io/v1alpha1",
             kind: "OamPlan",
-            complete: components.iter().all(|component| component.outcome != Outcome::None),
+            complete: skipped.is_empty() && components.iter().all(|component| component.outcome != Outcome::None),
             components,
+            skipped,
         };
         self.output.print(&plan, OamPlan::text)?;
         Ok(if plan.complete {
@@ -131,8 +144,8 @@ impl Plan {
         })
     }
 
-    /// Reads the components, each with its name and its pod.
-    fn subjects(&self, config: &Config) -> anyhow::Result<Vec<(String, Subject)>> {
+    /// Reads the components, each with its name and its pod, and the names of those that are skipped.
+    fn subjects(&self, config: &Config) -> anyhow::Result<(Vec<Named>, Vec<String>)> {
         let source = self.file.display().to_string();
         let document = yaml::parse_one(&super::read_text(&self.file)?, &source)?;
         ensure!(
@@ -150,7 +163,11 @@ impl Plan {
             super::note(&format!("skipped {skipped}"));
         }
         ensure!(!named.is_empty(), "{source}: has no component that makes pods");
-        Ok(named)
+        let all = document["spec"]["components"].as_array().into_iter().flatten();
+        let names = all.filter_map(|component| component["name"].as_str());
+        let others = names.filter(|name| !named.iter().any(|(known, _)| known == name));
+        let others = others.map(str::to_owned).collect();
+        Ok((named, others))
     }
 }
 
@@ -177,6 +194,11 @@ fn planned(
     if let Some(fault) = verdict.faults.first() {
         bail!("{}: {fault}", subject.source);
     }
+    ensure!(
+        subject.others < MAX_PODS,
+        "{}: has more than {MAX_PODS} pods",
+        subject.source
+    );
     let mut planned = Planned {
         name,
         outcome: Outcome::Place,
@@ -184,6 +206,11 @@ fn planned(
         reason: None,
         sites: vec![],
     };
+    if matches!(verdict.action, Action::PassThrough) {
+        planned.outcome = Outcome::Pass;
+        planned.reason = Some(verdict.reason.as_str());
+        return Ok(planned);
+    }
     if let Some(site) = reusable(&planned.name, &workload, &verdict) {
         planned.outcome = Outcome::Reuse;
         planned.pods.insert(site.name().to_owned(), 1);
@@ -196,6 +223,8 @@ fn planned(
         // The only possible site takes a pod even if it has no room or cannot be used now.
         let Some(chosen) = verdict.chosen().filter(|chosen| chosen.standing() <= Standing::Late) else {
             planned.outcome = Outcome::None;
+            planned.pods.clear();
+            planned.reason = None;
             planned.sites = verdict.sites.iter().map(SiteItem::from).collect();
             break;
         };
@@ -238,6 +267,9 @@ impl OamPlan {
             let lines = component.sites.iter().map(SiteItem::line);
             lines.for_each(|line| text += &format!("  {}\n", harmless(&line)));
         }
+        if !self.skipped.is_empty() {
+            text += &format!("\nnot planned: {}\n", harmless(&self.skipped.join(", ")));
+        }
         text
     }
 }
@@ -247,6 +279,7 @@ impl Planned {
         let outcome = match self.outcome {
             Outcome::Reuse => "reuse",
             Outcome::Place => "place",
+            Outcome::Pass => "pass",
             Outcome::None => "none",
         };
         let sites = self.pods.iter().map(|(site, pods)| match pods {

@@ -62,6 +62,40 @@ fn oam_plan_document_names_each_place() {
     assert_eq!(vault["sites"][4]["refusals"][0]["code"], "no_room", "{vault}");
 }
 
+#[test]
+fn unmanaged_component_passes_and_another_type_is_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let fleet = workspace().join("examples/fleet.yaml").display().to_string();
+    let component = |name: &str, kind: &str| json!({"name": name, "type": kind, "properties": {"image": "i"}});
+    let plan = |components: &[Value]| {
+        let app = json!({
+            "apiVersion": "core.oam.dev/v1beta1", "kind": "Application", "metadata": {"name": "shop"},
+            "spec": {"components": components},
+        });
+        fs::write(folder.path().join("app.yaml"), app.to_string()).unwrap();
+        let (code, plan, stderr) = run(
+            folder.path(),
+            &["oam", "plan", "app.yaml", "--fleet", &fleet, "-o", "json"],
+        );
+        let plan: Value = serde_json::from_str(&plan).unwrap();
+        (code, plan, stderr)
+    };
+    let web = component("web", "webservice");
+    let (code, alone, _) = plan(std::slice::from_ref(&web));
+    assert_eq!(
+        (code, &alone["components"][0]["outcome"]),
+        (Some(0), &json!("pass")),
+        "{alone}"
+    );
+    let (code, both, stderr) = plan(&[web, component("chart", "helm")]);
+    assert_eq!(
+        (code, &both["skipped"], &both["complete"]),
+        (Some(1), &json!(["chart"]), &json!(false)),
+        "{both}"
+    );
+    assert!(stderr.contains("component chart of type helm"), "{stderr}");
+}
+
 /// The guide shows an application, and its plan.
 #[test]
 fn guide_shows_oam_plan_as_recorded() {
@@ -116,6 +150,14 @@ fn faulty_application_fails_with_field_and_value() {
             "traits[0].properties.deadlineMs: unknown field `deadlineMs`",
         ),
         (slo("{deadline: 5}"), "traits[0].properties: missing field `class`"),
+        (
+            slo("{class: batch, traits: [{name: \"A, B\"}]}"),
+            "traits[0].properties.traits[0].name: \"A, B\" is not the name of one trait",
+        ),
+        (
+            component("properties: {image: i, volumeMounts: {pvc: [{name: d, mountPath: /d}]}}"),
+            "properties.volumeMounts.pvc[0]: missing field `claimName`",
+        ),
     ] {
         let head = "apiVersion: core.oam.dev/v1beta1\nkind: Application\nmetadata: {name: shop}\n";
         fs::write(folder.path().join("app.yaml"), format!("{head}{text}\n")).unwrap();

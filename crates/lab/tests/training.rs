@@ -103,7 +103,6 @@ fn invalid_train_argument_names_value() {
         ),
         ("--algo deepsets-ppo --resume out", "cannot be used with"),
         ("--algo deepsets-ppo --seed -1", "'-1' for '--seed <SEED>'"),
-        ("--algo deepsets-ppo --unmasked-targets", "applies only to deepsets-dqn"),
         ("--algo sarsa", "'sarsa' for '--algo <ALGORITHM>'"),
     ] {
         let args = format!("train --out out {args}");

@@ -76,7 +76,7 @@ pub enum Input<'a> {
 /// What the shell has to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
-    /// Connect, verify the certificate, send the request, and report [`Input::Answered`] or [`Input::Failed`].
+    /// Connect, verify the certificate, send the request, and report [`Input::Answered`] or [`Input::Failed`] within a round.
     Ask {
         /// The address.
         address: IpAddr,
@@ -99,8 +99,6 @@ pub struct Agent {
     round: u64,
     /// Increases with each change of what is offered.
     version: u64,
-    /// The digest of the own report.
-    report: Option<String>,
     open: BTreeSet<IpAddr>,
     /// When each peer asked last.
     askers: BTreeMap<ClusterId, Moment>,
@@ -119,8 +117,7 @@ impl Agent {
             peers: BTreeMap::new(),
             coordinate: Coordinate::random(random),
             round: 0,
-            version: 0,
-            report: None,
+            version: random.u64(1..1 << 53),
             open: BTreeSet::new(),
             askers: BTreeMap::new(),
             tries: 0,
@@ -132,11 +129,6 @@ impl Agent {
     /// All peers, by address.
     pub fn peers(&self) -> impl Iterator<Item = (IpAddr, &Peer)> {
         self.peers.iter().map(|(address, peer)| (*address, peer))
-    }
-
-    /// Sets the digest of the own report, which replies carry.
-    pub fn set_report(&mut self, digest: Option<String>) {
-        self.report = digest;
     }
 
     /// Takes an input and returns what to do. An answer to [`Input::Asked`] comes first.
@@ -219,10 +211,10 @@ impl Agent {
         Some(self.peers.iter().filter_map(due).min()?.1)
     }
 
-    /// The known peer with the lowest RTT, measured or predicted. Introducers of dead peers have to wait.
+    /// The known peer with the lowest RTT, measured or predicted. Peers whose introducer offered dead ones come last.
     fn next_candidate(&self) -> Option<IpAddr> {
         let reach = self.reach_ms();
-        // One at a time for each introducer, which is judged by it.
+        // At most one is open for each introducer, because its result decides about the others.
         let judged: BTreeSet<_> = self
             .open
             .iter()
@@ -303,11 +295,11 @@ impl Agent {
         let introducer = peer.introducer;
         if !peer.is_verified {
             self.version += 1;
-            self.unverified_tries += 1;
+            // A handshake of an earlier round took nothing of this one.
+            self.unverified_tries += usize::from(peer.tried == Some(self.round));
         }
         peer.verify(id.clone(), now);
         peer.rtt = Some(rtt);
-        peer.report = reply.report;
         peer.coordinate = reply.coordinate.and_then(Coordinate::checked);
         let count = match peer.seen.version == reply.version {
             true => peer.seen.count + reply.offers.len(),
@@ -390,7 +382,7 @@ impl Agent {
         };
         peer.dead_offers = if is_alive { 0 } else { peer.dead_offers + 1 };
         if peer.dead_offers >= MAX_DEAD_OFFERS {
-            // After the rest, one more is enough.
+            // After that, one more dead peer mutes it again.
             peer.dead_offers = MAX_DEAD_OFFERS - 1;
             peer.muted_until = self.round + REST;
             self.peers
@@ -421,11 +413,10 @@ impl Agent {
             };
             let heard = now.before(Micros::from_millis(offer.age_ms));
             let is_new = !self.peers.contains_key(&address);
-            let mut peer = self
-                .peers
-                .remove(&address)
-                .unwrap_or_else(|| Peer::new(Some(offer.id), None, None));
-            if peer.exchanged.is_none_or(|exchanged| exchanged < heard) {
+            let new = || Peer::new(Some(offer.id.clone()), None, None);
+            let mut peer = self.peers.remove(&address).unwrap_or_else(new);
+            let is_newer = peer.exchanged.is_none_or(|exchanged| exchanged < heard);
+            if is_newer && !peer.is_verified && peer.id.as_ref() == Some(&offer.id) {
                 peer.coordinate = offer.coordinate.and_then(Coordinate::checked).or(peer.coordinate);
             }
             if let Some(further) = offer.rtt_ms.filter(|further| *further >= 0.0) {
@@ -499,11 +490,11 @@ impl Agent {
     ) {
         let is_same = |peer: &Peer| peer.id.as_ref() == Some(id);
         self.peers
-            .retain(|at, peer| *at == address || peer.is_verified || !is_same(peer));
+            .retain(|at, peer| *at == address || peer.is_near() || !is_same(peer));
         let new = || Peer::new(Some(id.clone()), coordinate, None);
         let peer = self.peers.entry(address).or_insert_with(new);
         let is_proven = is_from_there || peer.is_verified && is_same(peer);
-        if peer.is_buried() {
+        if is_proven && peer.is_buried() {
             peer.standing = Standing::Known;
             peer.failures = MAX_FAILURES - 1;
         }
@@ -565,7 +556,6 @@ impl Agent {
             coordinate: self.own_coordinate(),
             version: self.version,
             offers: offers.collect(),
-            report: self.report.clone(),
         }
     }
 
@@ -582,7 +572,7 @@ impl Agent {
             let rank = |(address, peer): (&IpAddr, &Peer)| {
                 let rtt = peer.rtt_ms(&self.coordinate);
                 let (class, within) = match peer.is_verified {
-                    false if peer.is_buried() => (5, 0.0),
+                    _ if peer.is_buried() => (5, 0.0),
                     false => (3 + u8::from(self.doubt(peer) > 0), rtt),
                     true if rtt > limit => (2, random.f64()),
                     true => (1, rtt),

@@ -30,7 +30,7 @@ pub struct Request {
 pub struct Seen {
     /// The version of the table.
     pub version: u64,
-    /// The offers of that version, from the nearest on.
+    /// Offers received of that version, repeats included.
     pub count: usize,
 }
 
@@ -44,8 +44,6 @@ pub struct Reply {
     pub version: u64,
     /// Peers that it has exchanged messages with itself.
     pub offers: Vec<Offer>,
-    /// The digest of its report, if it has one.
-    pub report: Option<String>,
 }
 
 /// A peer that another cluster has exchanged messages with.

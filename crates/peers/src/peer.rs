@@ -30,18 +30,16 @@ pub enum Standing {
 pub struct Peer {
     /// Its id: by its certificate if it is verified, else as offered.
     pub id: Option<ClusterId>,
-    /// Whether a handshake at this address has shown its certificate.
+    /// Whether a handshake with this address, or a request from it, has shown its certificate.
     pub is_verified: bool,
     /// Where it stands.
     pub standing: Standing,
     /// The RTT of the last own handshake.
     pub rtt: Option<Micros>,
-    /// The digest of its report.
-    pub report: Option<String>,
     /// The peer that offered it, until it is verified.
     pub(crate) introducer: Option<IpAddr>,
     pub(crate) coordinate: Option<Coordinate>,
-    /// The RTT in ms to it by way of an introducer, which is about the most that its own RTT can be.
+    /// The RTT in ms through an introducer: about the upper limit of the direct RTT.
     pub(crate) detour_ms: f64,
     /// The last exchange, by either side.
     pub(crate) exchanged: Option<Moment>,
@@ -64,7 +62,6 @@ impl Peer {
             is_verified: false,
             standing: Standing::Known,
             rtt: None,
-            report: None,
             introducer,
             coordinate,
             detour_ms: f64::INFINITY,

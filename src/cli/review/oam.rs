@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, ensure};
 use edgeward_decision::document::{parse, within, without_nulls};
 use edgeward_decision::keys::Keys;
 use edgeward_kube::units::Quantity;
@@ -89,8 +89,21 @@ impl TryFrom<String> for Amount {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct VolumeMounts {
-    pvc: Option<Vec<Volume>>,
-    host_path: Option<Vec<Volume>>,
+    pvc: Option<Vec<Claim>>,
+    host_path: Option<Vec<HostPath>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Claim {
+    name: String,
+    claim_name: String,
+}
+
+#[derive(Deserialize)]
+struct HostPath {
+    name: String,
+    path: String,
 }
 
 #[derive(Deserialize)]
@@ -100,7 +113,6 @@ struct Volume {
     #[serde(rename = "type")]
     kind: Option<String>,
     claim_name: Option<String>,
-    path: Option<String>,
 }
 
 /// The properties of edgeward's trait.
@@ -151,6 +163,12 @@ pub(in crate::cli) fn workloads(
     let mut workloads = vec![];
     for (i, component) in application.spec.components.iter().enumerate() {
         let at = format!("spec.components[{i}]");
+        let mut earlier = application.spec.components[..i].iter();
+        ensure!(
+            earlier.all(|earlier| earlier.name != component.name),
+            "{source}: {at}.name: {:?} is taken by an earlier component",
+            component.name
+        );
         match component.kind.as_str() {
             "webservice" | "worker" | "task" | "cron-task" => {
                 let workload = workload(component, &application.metadata, source, &at, keys, skipped)?;
@@ -187,6 +205,14 @@ fn workload(
         match attached.kind.as_str() {
             SLO_TRAIT => {
                 let slo: Slo = read(&attached.properties, source, &at)?;
+                for (i, need) in slo.traits.iter().flatten().enumerate() {
+                    let name = &need.name;
+                    let is_one = !name.contains([',', '?']);
+                    ensure!(
+                        is_one,
+                        "{source}: {at}.traits[{i}].name: {name:?} is not the name of one trait"
+                    );
+                }
                 json_patch::merge(&mut pod["metadata"]["annotations"], &slo.annotations(keys));
             }
             metadata @ ("annotations" | "labels") => {
@@ -232,9 +258,14 @@ impl Properties {
         let mut labels = self.labels.unwrap_or_default();
         labels.insert("app.oam.dev/name".to_owned(), application.to_owned());
         labels.insert("app.oam.dev/component".to_owned(), component.to_owned());
-        let volumes = match self.volume_mounts {
-            Some(mounts) => [mounts.pvc, mounts.host_path].into_iter().flatten().flatten().collect(),
-            None => self.volumes.unwrap_or_default(),
+        let volumes: Vec<_> = match self.volume_mounts {
+            Some(mounts) => {
+                let claims = mounts.pvc.into_iter().flatten().map(Claim::source);
+                claims
+                    .chain(mounts.host_path.into_iter().flatten().map(HostPath::source))
+                    .collect()
+            }
+            None => self.volumes.into_iter().flatten().map(Volume::source).collect(),
         };
         // A limit counts only if the request is stated.
         let limit = self.limit.unwrap_or_default();
@@ -251,22 +282,30 @@ impl Properties {
                     "image": self.image,
                     "resources": {"requests": requests, "limits": limits},
                 }],
-                "volumes": volumes.iter().map(Volume::source).collect::<Vec<_>>(),
+                "volumes": volumes,
             },
         }))
     }
 }
 
+impl Claim {
+    fn source(self) -> Value {
+        json!({"name": self.name, "persistentVolumeClaim": {"claimName": self.claim_name}})
+    }
+}
+
+impl HostPath {
+    fn source(self) -> Value {
+        json!({"name": self.name, "hostPath": {"path": self.path}})
+    }
+}
+
 impl Volume {
     /// Returns the volume of the pod. A type without a tie to a site becomes an emptyDir.
-    fn source(&self) -> Value {
-        let is_claim = self.kind.as_deref().is_none_or(|kind| kind == "pvc");
-        match (&self.claim_name, &self.path) {
-            (Some(claim), _) if is_claim => {
-                json!({"name": self.name, "persistentVolumeClaim": {"claimName": claim}})
-            }
-            (_, Some(path)) => json!({"name": self.name, "hostPath": {"path": path}}),
-            _ => json!({"name": self.name, "emptyDir": {}}),
+    fn source(self) -> Value {
+        match self.claim_name.filter(|_| self.kind.as_deref() == Some("pvc")) {
+            Some(claim) => json!({"name": self.name, "persistentVolumeClaim": {"claimName": claim}}),
+            None => json!({"name": self.name, "emptyDir": {}}),
         }
     }
 }

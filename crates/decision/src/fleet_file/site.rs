@@ -170,13 +170,15 @@ struct ComponentEntry {
 }
 
 impl ComponentEntry {
-    fn of(component: &Component) -> Self {
-        Self {
+    /// `None` if only the name is known.
+    fn of(component: &Component) -> Option<Self> {
+        let traits = component.traits.as_ref()?.to_string();
+        Some(Self {
             name: component.name.clone(),
-            traits: Some(component.traits.to_string()).filter(|traits| !traits.is_empty()),
+            traits: Some(traits).filter(|traits| !traits.is_empty()),
             clients: Some(component.clients),
             clients_max: component.clients_max,
-        }
+        })
     }
 }
 
@@ -294,7 +296,7 @@ impl SiteEntry {
                 room: report.room.clone(),
                 traits: report.traits.clone(),
             }),
-            components: some_of(site.components.iter().map(ComponentEntry::of)),
+            components: some_of(site.components.iter().filter_map(ComponentEntry::of)),
         }
     }
 }
@@ -377,7 +379,7 @@ fn components(entries: Vec<ComponentEntry>, checks: &mut Checks<'_>) -> Vec<Comp
         };
         components.push(Component {
             name: entry.name,
-            traits,
+            traits: Some(traits),
             clients: entry.clients.unwrap_or(0),
             clients_max: entry.clients_max,
         });

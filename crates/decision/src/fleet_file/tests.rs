@@ -101,11 +101,11 @@ fn snapshot(step: i64) -> impl Strategy<Value = Snapshot> {
             }
             let component = Component {
                 name: "web".into(),
-                traits: if claimed_twice {
+                traits: Some(if claimed_twice {
                     Traits::default()
                 } else {
                     Traits::parse("A, B?").unwrap()
-                },
+                }),
                 clients: 1,
                 clients_max: claimed_twice.then_some(2),
             };

@@ -7,8 +7,8 @@ use crate::model::traits::Traits;
 pub struct Component {
     /// Name of the component.
     pub name: Box<str>,
-    /// The traits with which it runs.
-    pub traits: Traits,
+    /// The traits with which it runs. `None` if only its name is known, from the report of a cluster.
+    pub traits: Option<Traits>,
     /// The number of its clients.
     pub clients: u32,
     /// Maximum number of its clients. `None` if there is none.
@@ -20,7 +20,7 @@ impl Component {
     pub fn named(name: &str) -> Self {
         Self {
             name: name.into(),
-            traits: Traits::default(),
+            traits: None,
             clients: 0,
             clients_max: None,
         }
@@ -28,6 +28,8 @@ impl Component {
 
     /// Whether it can take a client that needs a component of this name and these traits.
     pub fn serves(&self, name: &str, traits: &Traits) -> bool {
-        *self.name == *name && self.traits == *traits && self.clients_max.is_none_or(|most| self.clients < most)
+        *self.name == *name
+            && self.traits.as_ref() == Some(traits)
+            && self.clients_max.is_none_or(|most| self.clients < most)
     }
 }

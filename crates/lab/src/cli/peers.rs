@@ -14,7 +14,7 @@ const BEFORE_PARTITION: u64 = 10;
 /// Simulates the discovery of peers from a cold start, beside Flocky as published
 #[derive(Debug, clap::Args)]
 pub(super) struct Peers {
-    /// A topology file of Flocky, or uniform:N for N nodes that are drawn as Flocky's are
+    /// A topology file of Flocky, or uniform:N for N random nodes, drawn as Flocky draws them
     #[arg(long, value_name = "FILE|uniform:N")]
     topology: String,
     /// RTT in ms within which peers are near
@@ -26,7 +26,7 @@ pub(super) struct Peers {
     /// Number of rounds of 10 s
     #[arg(long, default_value_t = 20, value_parser = whole(1..=10_000))]
     rounds: u64,
-    /// Every node knows the first one alone at the start
+    /// Give every node the first node as its only seed
     #[arg(long)]
     common_seed: bool,
     /// Percentage of nodes that lie about their coordinates and offer addresses where nothing is

@@ -26,10 +26,6 @@ pub(super) struct Train {
     /// Use this seed for all environments, 42 as published; by default each environment has its own
     #[arg(long, value_name = "SEED", value_parser = whole(0..=u64::MAX), allow_negative_numbers = true)]
     env_seed: Option<u64>,
-    /// For deepsets-dqn: take the best next action among all actions, as in the published code, instead of the allowed
-    /// ones
-    #[arg(long)]
-    unmasked_targets: bool,
     /// Number of steps of all environments together, rounded up to whole rounds; the default is 200000, and 1600000 for
     /// deepsets-dqn
     #[arg(long, value_parser = whole(1..=Plan::MAX_STEPS), allow_negative_numbers = true)]
@@ -39,7 +35,7 @@ pub(super) struct Train {
     out: Option<PathBuf>,
     /// Resume the interrupted training in this folder, which also holds its plan
     #[arg(long, value_name = "DIR", conflicts_with_all = [
-        "algorithm", "env", "seed", "env_seed", "unmasked_targets", "steps", "out",
+        "algorithm", "env", "seed", "env_seed", "steps", "out",
     ])]
     resume: Option<PathBuf>,
 }
@@ -49,7 +45,7 @@ impl Train {
         on_one_thread()?;
         let (mut training, folder) = match (&self.resume, &self.algorithm, &self.out) {
             (Some(folder), ..) => (Training::resume(folder)?, folder.clone()),
-            (None, Some(algorithm), Some(out)) => (Training::new(self.plan(*algorithm)?)?, out.clone()),
+            (None, Some(algorithm), Some(out)) => (Training::new(self.plan(*algorithm))?, out.clone()),
             _ => bail!("--algo and --out are needed"),
         };
         if self.resume.is_none() {
@@ -66,18 +62,14 @@ impl Train {
         run(&mut training, &folder, &stop)
     }
 
-    fn plan(&self, algorithm: Algorithm) -> Result<Plan> {
-        if self.unmasked_targets && algorithm != Algorithm::DeepsetsDqn {
-            bail!("--unmasked-targets: applies only to deepsets-dqn, not to {algorithm}");
-        }
-        Ok(Plan {
+    fn plan(&self, algorithm: Algorithm) -> Plan {
+        Plan {
             algorithm,
             settings: self.env.clone(),
             seed: self.seed,
             environment_seed: self.env_seed,
             steps: self.steps.unwrap_or(algorithm.steps()),
-            masked_targets: !self.unmasked_targets,
-        })
+        }
     }
 }
 

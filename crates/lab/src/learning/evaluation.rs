@@ -118,7 +118,6 @@ impl Group {
             settings,
             environment_seed,
             steps,
-            masked_targets,
             ..
         } = &self.plan;
         let mut name = algorithm.as_str().to_owned();
@@ -135,9 +134,6 @@ impl Group {
             && !is_alone
         {
             name += &format!(", env-seed {seed}");
-        }
-        if !masked_targets && !is_alone {
-            name += ", unmasked-targets";
         }
         name
     }

@@ -12,7 +12,7 @@ use super::world::{Before, World};
 use crate::gym::FEATURES;
 use crate::random::Stream;
 
-const CAPACITY: usize = 10_000;
+const CAPACITY: usize = 100_000;
 const BATCH: usize = 128;
 const DISCOUNT: f64 = 0.99;
 /// Share of random actions: at the start, and from the middle of the training on. It is linear in between.
@@ -41,7 +41,6 @@ pub(super) struct OffPolicy {
     pub(super) optimiser: Optimiser,
     pub(super) schedule: Schedule,
     memory: Memory,
-    masked: bool,
     explored: f64,
 }
 
@@ -55,7 +54,6 @@ impl OffPolicy {
             actor,
             schedule: SCHEDULE,
             memory: Memory::new(Plan::ENVIRONMENTS, actions),
-            masked: plan.masked_targets,
             explored: 0.5 * plan.steps as f64 / Plan::ENVIRONMENTS as f64,
         })
     }
@@ -105,11 +103,10 @@ impl OffPolicy {
             rewards,
             goes_on,
         } = self.memory.batch(stream)?;
-        let mut next = self.target.infer(&after)?;
-        if self.masked {
-            next = masked(&next, &masks)?;
-        }
-        let expected = (rewards + (next.max(1)? * goes_on)?.affine(DISCOUNT, 0.0)?)?.detach();
+        // Double Q-learning: one network chooses the best next action of the mask, and the other one values it.
+        let best = masked(&self.actor.infer(&after)?, &masks)?.argmax_keepdim(1)?;
+        let next = self.target.infer(&after)?.gather(&best, 1)?.squeeze(1)?;
+        let expected = (rewards + (next * goes_on)?.affine(DISCOUNT, 0.0)?)?.detach();
         let found = self.actor.forward(&before)?.gather(&actions, 1)?.squeeze(1)?;
         let gradients = (found - expected)?.sqr()?.mean_all()?.backward()?;
         self.optimiser.step(&[&gradients], None)

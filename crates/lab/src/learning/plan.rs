@@ -138,9 +138,6 @@ pub struct Plan {
     pub environment_seed: Option<u64>,
     /// Steps of all environments together; rounded up to whole updates.
     pub steps: u64,
-    /// Whether Q-learning takes the best next action among the allowed ones. The published code takes it among all
-    /// actions.
-    pub masked_targets: bool,
 }
 
 impl Plan {

@@ -290,7 +290,6 @@ impl<'a> Network<'a> {
             coordinate: Some(self.false_coordinate()),
             version: u64::from(self.faults.unit() < 0.5),
             offers,
-            report: None,
         };
         serde_json::to_vec(&reply).unwrap_or_default()
     }

@@ -13,7 +13,6 @@ fn plan(algorithm: Algorithm, reward: RewardKind, seed: u64) -> Plan {
         seed,
         environment_seed: None,
         steps: 1,
-        masked_targets: true,
     }
 }
 
@@ -96,7 +95,6 @@ fn trainings_of_different_plans_have_separate_rows() {
         },
         Plan {
             steps: 1_600_000,
-            masked_targets: false,
             ..first.clone()
         },
         Plan {
@@ -118,7 +116,7 @@ fn trainings_of_different_plans_have_separate_rows() {
         "deepsets-dqn, 1 steps, seed 2",
         "deepsets-dqn, 1 steps",
         "deepsets-dqn, 1 steps, env-seed 42",
-        "deepsets-dqn, 800 of 1600000 steps, unmasked-targets",
+        "deepsets-dqn, 800 of 1600000 steps",
         "deepsets-dqn, 1 steps, trained with 8 clusters",
         "deepsets-dqn, 0 of 1 steps",
         "min-cost",

@@ -23,7 +23,6 @@ fn plan(algorithm: Algorithm, steps: u64) -> Plan {
         seed: 1,
         environment_seed: None,
         steps,
-        masked_targets: true,
     }
 }
 
@@ -240,11 +239,6 @@ fn plan_json_round_trips_and_refuses_faults() {
             "algorithm",
             Value::from("sarsa"),
             "unknown variant `sarsa`, expected one of `deepsets-ppo`",
-        ),
-        (
-            "maskedTargets",
-            Value::from(1),
-            "invalid type: integer `1`, expected a boolean",
         ),
         ("colour", Value::from(1), "unknown field `colour`"),
     ] {
