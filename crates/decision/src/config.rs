@@ -116,7 +116,7 @@ pub struct Config {
     /// An Open Cluster Management hub that gets [scores of the sites](../guide/clouds.md#open-cluster-management). Without effect
     /// while the fleet comes from a file
     pub ocm: Option<Ocm>,
-    /// What this cluster [reports](../guide/clouds.md#reports-of-neighbours) to its neighbours. Without this section, it reports nothing
+    /// The [report](../guide/clouds.md#reports-of-neighbours) of this cluster to its neighbours. Without this section, it reports nothing
     pub report: Option<ReportSettings>,
 }
 

@@ -1,4 +1,4 @@
-//! Discovery of peers, simulated: many agents over a matrix of RTTs, beside Flocky as published.
+//! Discovery of peers, simulated: many agents over a matrix of RTTs, compared with Flocky as published.
 
 mod flocky;
 mod network;
@@ -7,7 +7,7 @@ mod topology;
 pub use network::{Plan, run};
 pub use topology::Topology;
 
-/// What a round showed.
+/// Figures of a round.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Measured {
     /// The share of the peers in range that the nodes hold near, of all nodes together.

@@ -73,7 +73,7 @@ pub enum Input<'a> {
     },
 }
 
-/// What the shell has to do.
+/// Work for the shell.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
     /// Connect, verify the certificate, send the request, and report [`Input::Answered`] or [`Input::Failed`] within a round.
@@ -186,7 +186,7 @@ impl Agent {
         self.stray = random.choice(others);
     }
 
-    /// The next peer to ask in this round: a near one that is due, the best candidate, or the random one.
+    /// The next peer to ask in this round: a near peer that is due, the best candidate, or the random peer.
     fn next(&mut self) -> Option<IpAddr> {
         if let Some(due) = self.next_near() {
             return Some(due);
@@ -535,7 +535,7 @@ impl Agent {
             (least * 1_000.0) as u64
         };
         offered.sort_by_cached_key(|(_, peer)| distance(peer));
-        // The nearest, and some of those that are near enough for the asking peer to need them.
+        // The nearest, and some others that the asking peer may need.
         let is_told = seen.version == self.version && seen.count >= MAX_NEAR;
         offered.truncate(if is_told { 0 } else { MAX_NEAR });
         let nearest = MAX_OFFERS / 2;

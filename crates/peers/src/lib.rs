@@ -2,7 +2,7 @@
 //!
 //! [`Agent::handle`] takes an input, the time and randomness, and returns what the shell has to send. This crate has no
 //! I/O and no clock. The algorithm is Flocky's, with bounds: a peer is near by the RTT of an own handshake with a
-//! verified certificate, and by nothing else. What other peers say only orders which peers are measured next.
+//! verified certificate, and by nothing else. Hearsay only orders which peers are measured next.
 //!
 //! | module | what it is |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What peers send each other, in JSON.
+//! Messages between peers, in JSON.
 
 use std::net::IpAddr;
 
@@ -25,7 +25,7 @@ pub struct Request {
     pub seen: Seen,
 }
 
-/// How many offers of which version of a peer's table another cluster has seen.
+/// The number of offers of a version of a peer's table that another cluster has seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// The version of the table.

@@ -1,4 +1,4 @@
-//! What an agent keeps of a peer.
+//! The record of a peer.
 
 use std::net::IpAddr;
 
@@ -49,7 +49,7 @@ pub struct Peer {
     /// The round of the last attempt.
     pub(crate) tried: Option<u64>,
     pub(crate) seen: Seen,
-    /// Peers it offered that failed, since one that answered.
+    /// Peers it offered that failed in a row.
     pub(crate) dead_offers: u8,
     /// Its offers are ignored before this round.
     pub(crate) muted_until: u64,

@@ -1,4 +1,4 @@
-//! Who this cluster is, and whom it may contact.
+//! Identity of this cluster, and the addresses that it may contact.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -77,7 +77,7 @@ fn address_is_allowed_only_within_ranges() {
     }
 }
 
-/// What the network and hostile peers do. Addresses and ids are numbers of a small range, so that they meet.
+/// A step of the network or of a hostile peer. Addresses and ids are numbers of a small range, so that they meet.
 #[derive(Debug, Clone)]
 enum Step {
     Round,

@@ -33,7 +33,7 @@ fn rtts(snapshot: &Snapshot) -> impl Iterator<Item = (&str, &str, Micros)> {
     links.filter_map(|(source, target, figures)| Some((source, target, figures.rtt?)))
 }
 
-/// What a report says of room and traits.
+/// Room and traits of a report.
 fn reports(site: &Site) -> Option<(&Shapes, &[String])> {
     site.report.as_ref().map(|report| (&report.room, &*report.traits))
 }

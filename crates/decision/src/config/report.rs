@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::texts::ProfileName;
 
-/// What the ClusterReport of this cluster has besides room, traits and gated pods.
+/// Optional parts of the ClusterReport of this cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(deny_unknown_fields)]

@@ -54,7 +54,7 @@ pub(super) struct SiteEntry {
     components: Option<Vec<ComponentEntry>>,
 }
 
-/// What the cluster behind the site reports.
+/// The report of the cluster behind the site.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Reported {

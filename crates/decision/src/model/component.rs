@@ -16,7 +16,7 @@ pub struct Component {
 }
 
 impl Component {
-    /// A component of which only the name is known.
+    /// A component that is known by name alone.
     pub fn named(name: &str) -> Self {
         Self {
             name: name.into(),

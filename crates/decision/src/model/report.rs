@@ -29,7 +29,7 @@ const MAX_TRAITS: usize = 64;
 const CPU_STEP: i64 = 250;
 const MEMORY_STEP: i64 = 256 << 20;
 
-/// Where the report of the cluster behind a site is read, and what counts of it besides its room.
+/// Where the report of the cluster behind a site is read, and which of its traits count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReportSource {
@@ -101,7 +101,7 @@ pub struct ReportedTraits {
     pub some: Vec<String>,
 }
 
-/// What decisions use of the report of the cluster behind a site.
+/// The part of a report that decisions use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SiteReport {
     /// When it arrived.
@@ -157,7 +157,7 @@ impl Shape {
         self.pods > 0 && self.cpu >= request.cpu.0 && self.memory >= request.memory.0
     }
 
-    /// What both have.
+    /// The smaller value of each resource.
     fn common(self, other: Self) -> Self {
         Self {
             cpu: self.cpu.min(other.cpu),
@@ -295,7 +295,7 @@ impl From<Shapes> for Vec<ReportedShape> {
 }
 
 impl Report {
-    /// What the edge says about itself, without the numbers that the snapshot does not have. Cost: a pass over its nodes and
+    /// The report of the edge, without the numbers that the snapshot does not have. Cost: a pass over its nodes and
     /// groups.
     pub fn of(edge: &Site, with_components: bool) -> Self {
         let members = edge.members.iter().filter(|_| with_components);

@@ -178,7 +178,7 @@ pub struct Site {
     pub closed: Arc<ByNamespace<u64>>,
     /// Bounds from which on the site is full, as pods there report. Sorted; no bound covers another.
     pub full: Arc<Vec<FullFrom>>,
-    /// What the cluster behind the site reports, while its report is fresh.
+    /// The report of the cluster behind the site, while it is fresh.
     pub report: Option<Arc<SiteReport>>,
     /// Nodes that carry the edge's selector but do not belong to the edge. Placements exclude them.
     pub foreign: Vec<Arc<str>>,

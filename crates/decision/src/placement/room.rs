@@ -226,7 +226,7 @@ impl<'s> Room<'s, '_> {
         promised
     }
 
-    /// The claims at `site` of gated pods ahead of this one that are about to be released.
+    /// The claims at `site` of gated pods ahead that are about to be released.
     fn coming<'a>(&'a self, site: &'a Site) -> impl Iterator<Item = &'a QueueClaim> {
         let here = self.claims.iter().filter(|claim| *claim.site == *site.name());
         here.filter(|claim| claim.has_room && self.is_ahead(claim))

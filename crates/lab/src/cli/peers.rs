@@ -11,7 +11,7 @@ use super::{print, whole};
 /// Rounds before a partition begins.
 const BEFORE_PARTITION: u64 = 10;
 
-/// Simulates the discovery of peers from a cold start, beside Flocky as published
+/// Simulates the discovery of peers from a cold start, and compares it with Flocky as published
 #[derive(Debug, clap::Args)]
 pub(super) struct Peers {
     /// A topology file of Flocky, or uniform:N for N random nodes, drawn as Flocky draws them

@@ -75,7 +75,7 @@ mod tests {
         for (replicas, free, expected) in [
             (7, &[(1.5, 1.5), (1.5, 1.5)][..], &[2, 2][..]),
             (3, &[(0.5, 0.5), (0.9, 9.0)], &[0, 0]),
-            // A cluster that is full to the last has nothing in the first pass, and so has nobody.
+            // A cluster that is full to the last has nothing in the first pass, and then no cluster has.
             (3, &[(0.0, 0.0), (9.0, 9.0), (8.0, 9.0)], &[0, 1, 1]),
             // Room for exactly one is none.
             (2, &[(1.0, 1.0), (1.0, 9.0)], &[0, 0]),

@@ -5,7 +5,7 @@ use crate::random::{Purpose, Stream};
 
 struct Node {
     discovered: Vec<bool>,
-    /// Who pinged it since its last round.
+    /// Nodes that pinged it since its last round.
     pingers: Vec<bool>,
 }
 

@@ -22,7 +22,7 @@ const TIMEOUT: Micros = Micros::from_secs(1);
 const ABSENCE: u64 = 10;
 /// The addresses of nodes begin here.
 const FIRST_ADDRESS: u32 = 0x0a00_0001;
-/// What hostile nodes offer: addresses where nothing is.
+/// Offers of hostile nodes: addresses where nothing is.
 const FIRST_UNUSED: u32 = 0x0a80_0000;
 
 /// A network and what disturbs it. Shares are from 0 to 1.

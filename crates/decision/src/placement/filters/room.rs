@@ -143,7 +143,7 @@ pub(super) fn full_behind_nodes(case: &Case<'_, '_>, found: &Assessment<'_>) -> 
     Some(refusal.with("waitingPods", full.pods))
 }
 
-/// Refuses a site whose cluster reports less room than the pod requests, beside the pods that the report does not show.
+/// Refuses a site whose cluster reports less room than the pod requests, less the pods that the report does not show.
 pub(super) fn beyond_report(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
     // A full site needs no other reason, and this one costs most.
     if found.standing() >= Standing::Full {
