@@ -98,7 +98,7 @@ fn current(context: &Context, settings: &ReportSettings, plan: &Plan, now: Now) 
     let gated = |class: Class| (class.as_str().to_owned(), plan.gated_by_class[class] as i64);
     Some(Report {
         energy_score: score.map(f64::from),
-        gated: [Class::Latency, Class::Throughput, Class::Batch].map(gated).into(),
+        gated: Class::ALL.map(gated).into(),
         ..Report::of(edge, settings.components)
     })
 }

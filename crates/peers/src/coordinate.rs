@@ -55,7 +55,7 @@ impl Coordinate {
         }
     }
 
-    /// The mean square of what predictions are off, where near peers weigh more.
+    /// The sum of the squares of what predictions are off, where near peers weigh more.
     fn stress(&self, measured: &[(Self, f64)]) -> f64 {
         measured
             .iter()

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// The id of a cluster in its federation: 1 to 63 lower-case letters, digits and `-`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "String")]
 pub struct ClusterId(String);
 
 impl ClusterId {
@@ -30,12 +30,6 @@ impl TryFrom<String> for ClusterId {
     type Error = &'static str;
     fn try_from(id: String) -> Result<Self, Self::Error> {
         Self::parse(&id).ok_or("is not a cluster id")
-    }
-}
-
-impl From<ClusterId> for String {
-    fn from(id: ClusterId) -> Self {
-        id.0
     }
 }
 

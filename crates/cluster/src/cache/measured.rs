@@ -14,7 +14,7 @@ use edgeward_decision::model::component::Component;
 use edgeward_decision::model::link::Link;
 use edgeward_decision::model::liqo::Liqo;
 use edgeward_decision::model::remote_room::Start;
-use edgeward_decision::model::report::{FRESH, MAX_COMPONENTS, Report, SiteReport};
+use edgeward_decision::model::report::{FRESH, Report, SiteReport};
 use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::model::snapshot::Free;
 use edgeward_kube::units::{Bytes, Micros, Millicores, Moment, Now};
@@ -95,22 +95,20 @@ impl Cache {
         }
         let edge = self.sites.iter().find(|entry| entry.site.kind() == SiteKind::Edge);
         let edge = edge.map(|edge| edge.site.name().to_owned()).unwrap_or_default();
-        for at in 0..self.sites.len() {
+        for (at, report) in self.reports().into_iter().enumerate() {
             let site = &self.sites[at].site;
             let (link, api_server) = self.link(site, now);
             let free = match site.kind() {
                 SiteKind::Edge => self.free(at, now),
                 SiteKind::Cloud => Free::default(),
             };
-            let report = self.report(at);
             let (measured, site) = (&mut self.measured, &mut self.sites[at].site);
             (site.link, site.api_server, site.free) = (link, api_server, free);
             if site.report.as_deref() != report.as_ref() {
                 site.report = report.map(Arc::new);
                 let of_site = measured.reports.get(site.name()).filter(|_| site.report.is_some());
                 let names = of_site.iter().flat_map(|(report, _)| &report.components);
-                let components = names.take(MAX_COMPONENTS).map(|name| Component::named(name));
-                set(&mut site.components, components.collect());
+                set(&mut site.components, names.map(|name| Component::named(name)).collect());
             }
             let mut times = measured.telemetry.processing(site.name(), now);
             site.observed = times.remove("").unwrap_or_default();
@@ -141,24 +139,34 @@ impl Cache {
         }
     }
 
-    /// The fresh report of the cluster behind a site. Pods take room of it that have no node or no container status yet, or that
-    /// began to charge the site after the report arrived, or less than [`SHOWN_AFTER`] before. Cost: a pass over the pods that are
-    /// waited for or began lately, if there is a report.
-    fn report(&self, site: usize) -> Option<SiteReport> {
+    /// The fresh reports of the clusters behind the sites. Cost: a pass over the pods that are waited for or began lately, and
+    /// another for each report.
+    fn reports(&self) -> Vec<Option<SiteReport>> {
+        if self.measured.reports.is_empty() {
+            return vec![None; self.sites.len()];
+        }
+        let lately = self.pods.charged_lately.iter().map(|(_, uid)| uid);
+        let waiting = self.pods.timers.iter().map(|(_, uid)| uid);
+        let uids: BTreeSet<_> = lately.chain(waiting).collect();
+        let pods = uids.into_iter().filter_map(|uid| self.pods.by_uid.get(uid));
+        let pods: Vec<&PodEntry> = pods.map(|pod| &**pod).collect();
+        let sites = 0..self.sites.len();
+        sites.map(|site| self.report(site, &pods)).collect()
+    }
+
+    /// The fresh report of the cluster behind a site. A pod takes room of it if it has no node or no container status yet, or
+    /// began to charge the site after the report arrived, or less than [`SHOWN_AFTER`] before. `pods` holds at least these.
+    fn report(&self, site: usize, pods: &[&PodEntry]) -> Option<SiteReport> {
         let of_site = &self.sites[site].site;
         of_site.definition.report.as_ref()?;
         let (report, arrived) = self.measured.reports.get(of_site.name())?;
         let mut room = report.room.clone();
         let since = arrived.before(SHOWN_AFTER);
-        let lately = self.pods.charged_lately.iter().map(|(_, uid)| uid);
-        let waiting = self.pods.timers.iter().map(|(_, uid)| uid);
-        let uids: BTreeSet<_> = lately.chain(waiting).collect();
-        let pods = uids.into_iter().filter_map(|uid| self.pods.by_uid.get(uid));
         let is_hidden = |pod: &PodEntry| {
             let has_begun = pod.node.is_some() && pod.start == Start::Begun;
             !has_begun || pod.first_charged.is_some_and(|at| at > since)
         };
-        let hidden = pods.filter(|pod| is_hidden(pod) && self.charges(pod, site));
+        let hidden = pods.iter().filter(|pod| is_hidden(pod) && self.charges(pod, site));
         hidden.for_each(|pod| room.take(&pod.request, 1));
         Some(SiteReport {
             as_of: *arrived,

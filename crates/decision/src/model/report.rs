@@ -20,7 +20,7 @@ pub const FRESH: Micros = Micros::from_secs(30);
 pub const MAX_SHAPES: usize = 16;
 
 /// Maximum number of components.
-pub const MAX_COMPONENTS: usize = 256;
+const MAX_COMPONENTS: usize = 256;
 
 /// Maximum number of traits in a list.
 const MAX_TRAITS: usize = 64;
@@ -113,7 +113,7 @@ pub struct SiteReport {
 }
 
 /// Free room of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Shape {
     cpu: i64,
     memory: i64,
@@ -198,11 +198,9 @@ impl Shapes {
                 let common = one.common(**other);
                 let is_most = |shape: &Shape| Some(shape.cpu) == cpu || Some(shape.memory) == memory;
                 let loses_most = (is_most(one) || is_most(other)) && !is_most(&common);
-                let lost = one.more_than(common).saturating_mul(**nodes);
-                (
-                    loses_most,
-                    lost.saturating_add(other.more_than(common).saturating_mul(**others)),
-                )
+                let of_one = one.more_than(common).saturating_mul(**nodes);
+                let of_other = other.more_than(common).saturating_mul(**others);
+                (loses_most, of_one.saturating_add(of_other))
             };
             let Some(((&one, _), (&other, _))) = neighbours.min_by_key(loss) else {
                 break;
@@ -255,12 +253,7 @@ impl Shapes {
             "pods" => Some(shape.pods),
             _ => None,
         };
-        let none = Shape {
-            cpu: 0,
-            memory: 0,
-            pods: 0,
-        };
-        self.0.keys().chain([&none]).filter_map(amount).max()
+        self.0.keys().chain([&Shape::default()]).filter_map(amount).max()
     }
 }
 
@@ -309,9 +302,7 @@ impl Report {
             ..Self::default()
         }
     }
-}
 
-impl Report {
     /// The report without what is beyond the limits on its lists.
     pub fn within_limits(mut self) -> Self {
         self.components.truncate(MAX_COMPONENTS);
