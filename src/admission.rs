@@ -9,7 +9,7 @@ mod deadline;
 pub mod review;
 pub mod server;
 
-pub(crate) use connections::{ADMISSION, Connections, HEALTH, serve};
+pub(crate) use connections::{ADMISSION, Connections, HEALTH, PEERS, Slot, serve};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Our custom resources, group `edgeward.io/v1alpha1`: [`Site`], [`SloPolicy`], [`PerformanceProfile`] and [`ClusterReport`].
+//! Our custom resources, group `edgeward.io/v1alpha1`: [`Site`], [`SloPolicy`], [`PerformanceProfile`], [`ClusterReport`] and
+//! [`Peer`].
 //!
 //! The schema of a `spec` is the schema of the type that the webhook reads it into. The rules here, in CEL, add what a schema
 //! cannot state, and make the API server's messages name the value.
@@ -356,6 +357,48 @@ pub struct Condition {
 )]
 pub struct ClusterReportSpec {}
 
+/// Nothing: a Peer has only a status.
+#[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "edgeward.io",
+    version = "v1alpha1",
+    kind = "Peer",
+    doc = "A cluster near this one, as edgeward measured it; the name is its id. edgeward keeps these objects while its setting \
+           `peers` is on.",
+    status = "PeerStatus",
+    category = "edgeward",
+    printcolumn(name = "RTT-ms", type_ = "number", json_path = ".status.rttMs"),
+    printcolumn(name = "Room", type_ = "string", json_path = ".status.room"),
+    printcolumn(name = "Traits", type_ = "string", json_path = ".status.report.traits.all"),
+    printcolumn(name = "Site", type_ = "string", json_path = ".status.site"),
+    printcolumn(name = "Seen", type_ = "date", json_path = ".status.seen"),
+    printcolumn(name = "Identity", type_ = "string", json_path = ".status.identity")
+)]
+pub struct PeerSpec {}
+
+/// What is known of a peer. An unknown value is written as null, which removes an earlier value.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PeerStatus {
+    /// The URI name of its certificate.
+    #[serde(default)]
+    pub identity: String,
+    /// Its IP address.
+    #[serde(default)]
+    pub address: String,
+    /// Round-trip time of the last TCP handshake with it, ms.
+    pub rtt_ms: Option<f64>,
+    /// When it last answered, RFC 3339.
+    #[schemars(extend("format" = "date-time"))]
+    pub seen: Option<String>,
+    /// The site that it refines: the Liqo site whose remote cluster has its id.
+    pub site: Option<String>,
+    /// Its largest free room on one line, such as `3 × 4 CPU, 8Gi`; `none` if nothing is free.
+    pub room: Option<String>,
+    /// What it reports.
+    pub report: Option<Report>,
+}
+
 const EQUATION: &str = "^[A-Za-z0-9_.,+*/()<>=!&|?: \\\\n\\\\t-]*$";
 
 /// Requires the string at this JSON pointer to match the pattern.
@@ -450,11 +493,12 @@ fn survives_offloading(schema: &mut Schema) {
 }
 
 /// The CustomResourceDefinitions of our kinds, in the order of `edgeward crds`.
-pub fn definitions() -> [CustomResourceDefinition; 4] {
+pub fn definitions() -> [CustomResourceDefinition; 5] {
     [
         Site::crd(),
         SloPolicy::crd(),
         PerformanceProfile::crd(),
         ClusterReport::crd(),
+        Peer::crd(),
     ]
 }

@@ -10,6 +10,7 @@ mod import;
 mod installed;
 mod moves;
 mod oam;
+mod peers;
 mod profile;
 mod release;
 mod review;
@@ -59,9 +60,10 @@ enum Command {
     Profile(profile::Profile),
     Import(import::Import),
     Oam(oam::Oam),
+    Peers(peers::Peers),
     Release(release::Release),
     Moves(moves::Moves),
-    /// Print the definitions of the custom resources Site, SloPolicy and PerformanceProfile.
+    /// Print the definitions of the custom resources Site, SloPolicy, PerformanceProfile, ClusterReport and Peer.
     ///
     /// For `kubectl apply --server-side -f -`. They are optional: without them, sites come from the configuration, SLOs
     /// from annotations, and no site is preferred.
@@ -115,6 +117,7 @@ pub fn main() -> ExitCode {
         Command::Profile(profile) => profile.run(),
         Command::Import(import) => import.run(),
         Command::Oam(oam) => oam.run(),
+        Command::Peers(peers) => peers.run().map(|()| ExitCode::SUCCESS),
         Command::Release(release) => release.run(),
         Command::Moves(moves) => moves.run().map(|()| ExitCode::SUCCESS),
         Command::Demo => demo::run().map(|()| ExitCode::SUCCESS),

@@ -9,6 +9,7 @@ pub mod lease;
 pub mod moves;
 pub mod neighbourhoods;
 pub mod ocm;
+pub mod peers;
 mod pod_patch;
 pub mod report;
 pub mod status;

@@ -11,6 +11,7 @@
 //! | `watch` | watches of a cluster: nodes, pods, volumes, custom resources |
 //! | `wan` | probes of the WAN |
 //! | `liqo`, `prometheus`, `reports`, `sites`, `policies`, `profiles` | the other inputs of the engine |
+//! | `peers` | the clusters near this one: what they send each other |
 //! | `config`, `fleet_file` | where settings come from; a fleet file in place of a cluster |
 //! | `observer` | hands changes to the engine, which publishes snapshots and plans |
 //! | `controllers` | the only writer to the API server |
@@ -34,6 +35,7 @@ mod inspect;
 mod instruments;
 mod liqo;
 mod observer;
+mod peers;
 mod platform;
 mod policies;
 mod profiles;

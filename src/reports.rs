@@ -1,4 +1,5 @@
-//! Reads the reports of the clusters behind the sites that name a kubeconfig (`report` of a site). Every replica reads them.
+//! Reads the reports of the clusters behind the sites: with the kubeconfig that a site names, or from the Peer object that the
+//! leader keeps. Every replica reads them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,11 +16,12 @@ use http_body_util::Limited;
 use k8s_openapi::api::core::v1::Secret;
 use kube::client::{ClientBuilder, DynBody};
 use kube::runtime::watcher::{self, Event};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource as _};
 use serde::Deserialize;
 use tower::layer::layer_fn;
 use tower::util::MapResponse;
 
+use crate::api::PeerStatus;
 use crate::config::Versions;
 use crate::instruments::metrics::Metrics;
 use crate::observer::Changes;
@@ -53,7 +55,11 @@ pub struct Reports {
 
 impl Reports {
     /// Reads the reports of all sites that have a source. Never returns.
-    pub async fn follow(self, mut versions: Versions) {
+    pub async fn follow(self, versions: Versions) {
+        tokio::join!(self.follow_kubeconfigs(versions.clone()), self.follow_peers(versions));
+    }
+
+    async fn follow_kubeconfigs(&self, mut versions: Versions) {
         let mut config = versions.next().await;
         loop {
             let reading = sources(&config)
@@ -63,6 +69,51 @@ impl Reports {
             let same = |one: &Config, other: &Config| sources(one) == sources(other);
             config = versions.until_other(&config, same, reading).await;
         }
+    }
+
+    /// Reads the reports of peers that are the cluster of a Liqo site.
+    async fn follow_peers(&self, mut versions: Versions) {
+        let mut config = versions.next().await;
+        loop {
+            let same = |one: &Config, other: &Config| are_on(one) == are_on(other) && one.sites == other.sites;
+            let reading = async {
+                while are_on(&config) {
+                    let Err(error) = self.watch_peers(&config).await else {
+                        continue;
+                    };
+                    self.metrics.watch_failures.at([Gvr::PEERS.plural]).inc();
+                    tracing::warn!(
+                        error = format!("{error:#}"),
+                        "peers cannot be read; they are read again"
+                    );
+                    tokio::time::sleep(PAUSE).await;
+                }
+            };
+            config = versions.until_other(&config, same, reading).await;
+        }
+    }
+
+    /// Sends each new report of a peer until the watch fails. As for a neighbour, a listed report only tells which is new.
+    async fn watch_peers(&self, config: &Config) -> anyhow::Result<()> {
+        let mut events = events(Gvr::PEERS.all(&self.client), watcher::Config::default());
+        let mut last = BTreeMap::new();
+        while let Some(event) = events.next().await {
+            let (object, is_listed, exists) = match event? {
+                Event::InitApply(object) => (object, true, true),
+                Event::Apply(object) => (object, false, true),
+                Event::Delete(object) => (object, false, false),
+                Event::Init | Event::InitDone => continue,
+            };
+            let name = object.meta().name.clone().unwrap_or_default();
+            let report = if exists { parse_peer(object.json())? } else { None };
+            let known = last.insert(name.clone(), report.clone());
+            let site = site_of(config, &name).filter(|_| !is_listed && known.as_ref() != Some(&report));
+            if let Some(site) = site {
+                let report = report.map(Arc::new);
+                self.changes.send(Change::Report(site.to_owned(), report)).await;
+            }
+        }
+        Ok(())
     }
 
     /// Reads the report of one site for ever. A failure is logged if it differs from the last one.
@@ -130,10 +181,38 @@ impl Reports {
 /// The Secret of each site with a source.
 fn sources(config: &Config) -> BTreeMap<&str, &SecretRef> {
     let sites = config.sites.iter();
-    let sites = sites.filter_map(|site| Some((&*site.name, site.report.as_ref()?)));
     sites
-        .map(|(site, source)| (site, &source.kubeconfig_secret_ref))
+        .filter_map(|site| Some((&*site.name, site.report.as_ref()?.kubeconfig_secret_ref.as_ref()?)))
         .collect()
+}
+
+/// Whether peers are looked for.
+fn are_on(config: &Config) -> bool {
+    config.peers.as_ref().is_some_and(|peers| peers.enabled)
+}
+
+/// The site that a peer refines: the Liqo site of its cluster, unless that names a kubeconfig.
+pub fn site_of<'c>(config: &'c Config, id: &str) -> Option<&'c str> {
+    let mut sites = config.sites.iter();
+    let site = sites.find(|site| site.remote_cluster() == Some(id))?;
+    let has_kubeconfig = site
+        .report
+        .as_ref()
+        .is_some_and(|source| source.kubeconfig_secret_ref.is_some());
+    (!has_kubeconfig).then_some(&*site.name)
+}
+
+/// Reads the report of a Peer. `None` if it reports nothing.
+fn parse_peer(object: &str) -> anyhow::Result<Option<Report>> {
+    #[derive(Deserialize)]
+    struct Peer {
+        status: Option<PeerStatus>,
+    }
+    let object: Peer = serde_json::from_str(object).context("the Peer is not readable")?;
+    Ok(object
+        .status
+        .and_then(|status| status.report)
+        .map(Report::within_limits))
 }
 
 /// Reads the report of a ClusterReport, within its limits. `None` if nothing was reported yet.

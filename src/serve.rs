@@ -239,7 +239,13 @@ pub fn tokio_runtime() -> std::io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
-fn bind(address: SocketAddr, name: &str) -> anyhow::Result<(TcpListener, SocketAddr)> {
+/// Parses an address to listen at.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "not an IP address and a port, such as 0.0.0.0:8443 or [::]:8443".to_owned())
+}
+
+pub(crate) fn bind(address: SocketAddr, name: &str) -> anyhow::Result<(TcpListener, SocketAddr)> {
     let bind = || {
         let socket = match address.is_ipv4() {
             true => TcpSocket::new_v4()?,

@@ -23,6 +23,7 @@ use crate::platform::files::{self, Content, Watch};
 
 mod authority;
 mod clients;
+mod members;
 mod pair;
 pub mod rotation;
 mod self_signed;
@@ -31,6 +32,7 @@ pub mod stored;
 mod verification;
 
 pub use authority::{Authority, Pem, Service, authorities_in, with_authorities};
+pub use members::{Member, member};
 pub use pair::Pair;
 pub use served::{Chain, served, shown};
 pub(crate) use served::{connect, with_anybody};

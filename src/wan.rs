@@ -28,6 +28,7 @@ mod target;
 use icmp::Icmp;
 pub use target::Lost;
 use target::Target;
+pub(crate) use target::connect;
 
 /// Time between the probes of the first round.
 const FIRST_ROUND_STEP: Duration = Duration::from_millis(50);

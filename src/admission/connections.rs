@@ -24,7 +24,8 @@ mod slots;
 mod stream;
 
 pub use slots::Connections;
-pub(super) use slots::{Slot, Stage};
+pub(crate) use slots::Slot;
+pub(super) use slots::Stage;
 
 use stream::Closable;
 
@@ -41,7 +42,7 @@ pub const AGE_LIMIT: Duration = Duration::from_secs(3 * 60);
 /// socket read.
 pub const HEAD_LIMIT: usize = 16 * 1024;
 
-/// A port with its metric label and limits. Both ports together stay below 1,024 connections, the usual limit of open
+/// A port with its metric label and limits. All ports together stay below 1,024 connections, the usual limit of open
 /// files per process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Port {
@@ -65,6 +66,14 @@ pub(crate) const HEALTH: Port = Port {
     name: "health",
     connections: 128,
     handshakes: 128,
+    idle: Duration::from_secs(10),
+};
+
+/// The port for peers.
+pub(crate) const PEERS: Port = Port {
+    name: "peers",
+    connections: 64,
+    handshakes: 32,
     idle: Duration::from_secs(10),
 };
 

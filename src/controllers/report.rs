@@ -33,22 +33,40 @@ const LONGEST: Micros = Micros::from_secs(10);
 /// Timeout of a write.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Writes reports while this replica holds the Lease and the configuration has a section `report`. Never returns.
-pub async fn run(context: Context, mut versions: Versions, plans: watch::Receiver<Arc<Plan>>) {
+/// Writes reports while this replica holds the Lease and the configuration has a section `report`. Never returns. `newest` gets
+/// each written report, and nothing while this replica writes none.
+pub async fn run(
+    context: Context,
+    mut versions: Versions,
+    plans: watch::Receiver<Arc<Plan>>,
+    newest: watch::Sender<Option<Arc<Report>>>,
+) {
     let mut config = versions.next().await;
     loop {
         let same = |one: &Config, other: &Config| one.report == other.report;
         let work = async {
             let Some(settings) = &config.report else { return };
             let leadership = &context.leadership;
-            while leadership.during(keep(&context, settings, &plans)).await.is_none() {}
+            while leadership
+                .during(keep(&context, settings, &plans, &newest))
+                .await
+                .is_none()
+            {
+                newest.send_replace(None);
+            }
         };
         config = versions.until_other(&config, same, work).await;
+        newest.send_replace(None);
     }
 }
 
 /// Writes the report for ever: on a change, and before neighbours take it for old. Nothing is written from an old view.
-async fn keep(context: &Context, settings: &ReportSettings, plans: &watch::Receiver<Arc<Plan>>) {
+async fn keep(
+    context: &Context,
+    settings: &ReportSettings,
+    plans: &watch::Receiver<Arc<Plan>>,
+    newest: &watch::Sender<Option<Arc<Report>>>,
+) {
     let limit = LogLimit::new(context.clock);
     let mut written: Option<(Report, Moment)> = None;
     loop {
@@ -64,7 +82,10 @@ async fn keep(context: &Context, settings: &ReportSettings, plans: &watch::Recei
             let last = written.as_ref().map(|(report, _)| report.generation);
             let wrote = timeout(TIMEOUT, write(context, &report, last, now)).await;
             match wrote.map_err(anyhow::Error::from).and_then(|wrote| Ok(wrote?)) {
-                Ok(generation) => written = Some((Report { generation, ..report }, now.moment)),
+                Ok(report) => {
+                    newest.send_replace(Some(Arc::new(report.clone())));
+                    written = Some((report, now.moment));
+                }
                 Err(error) => {
                     if let Some(held_back) = limit.due("report") {
                         tracing::warn!(%error, held_back, "the ClusterReport cannot be written");
@@ -103,8 +124,8 @@ fn current(context: &Context, settings: &ReportSettings, plan: &Plan, now: Now) 
     })
 }
 
-/// Writes the report with the generation after the `last` one, or after the one in the cluster. Returns its generation.
-async fn write(context: &Context, report: &Report, last: Option<i64>, now: Now) -> kube::Result<i64> {
+/// Writes the report with the generation after the `last` one, or after the one in the cluster. Returns it as written.
+async fn write(context: &Context, report: &Report, last: Option<i64>, now: Now) -> kube::Result<Report> {
     let api = Api::<ClusterReport>::all(context.client.clone());
     let last = match last {
         Some(last) => last,
@@ -124,7 +145,7 @@ async fn write(context: &Context, report: &Report, last: Option<i64>, now: Now) 
         }
         patched => drop(patched?),
     }
-    Ok(report.generation)
+    Ok(report)
 }
 
 /// The generation of the report in the cluster; 0 without one.

@@ -137,6 +137,7 @@ metrics! {
     backstop_pods: Gauges<1> = "backstop_pods" ["finding"] "Pods that the backstop found";
     pub moves: Counters<2> = "moves" ["why", "result"] "Evictions of pods for which another site is better";
     pub moves_stopped: Gauge = "moves_stopped" [] "1 while moves are stopped, else 0";
+    pub near_peers: Gauge = "near_peers" [] "Clusters near this one, as the leader counts them; 0 on other replicas";
     pub ocm_writes: Counters<1> = "ocm_writes" ["result"] "Writes of scores to the OCM hub";
     pub gated_pods: Gauge = "gated_pods" [] "Pods that carry our scheduling gate";
     pub groups: Gauges<1> = "groups" ["state"] "Groups that start together and wait";

@@ -9,12 +9,13 @@ use edgeward_cluster::cache::Kind;
 use edgeward_cluster::engine::{Effect, Engine, SharedState};
 use edgeward_decision::config::Config;
 use edgeward_decision::placement::policy::Policies;
+use tokio::sync::watch;
 
 use crate::config::Versions;
 use crate::controllers::events::Recorder;
 use crate::controllers::lease::Election;
 use crate::controllers::status::Statuses;
-use crate::controllers::{Context, backstop, executor, moves, neighbourhoods, ocm, report};
+use crate::controllers::{Context, backstop, executor, moves, neighbourhoods, ocm, peers, report};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
 use crate::liqo::Liqo;
@@ -51,6 +52,7 @@ pub(super) async fn view(
     clock: Clock,
     metrics: &Arc<Metrics>,
     readiness: &Readiness,
+    peers: peers::Options,
 ) -> anyhow::Result<View> {
     // State shared by the tasks.
     let metrics = || Arc::clone(metrics);
@@ -117,6 +119,13 @@ pub(super) async fn view(
         policies: policy_versions.clone(),
         profiles: profiles_evaluated,
         plans: plans.clone(),
+    };
+    let (newest_report, own_report) = watch::channel(None);
+    let peers = peers::Peers {
+        context: context.clone(),
+        report: own_report,
+        namespace: service.namespace.clone(),
+        options: peers,
     };
     let neighbours = Reports {
         client: client.clone(),
@@ -189,7 +198,11 @@ pub(super) async fn view(
         Task::endless("moves", moves::run(context.clone(), movable)),
         Task::endless("statuses", statuses.run()),
         Task::endless("neighbourhoods", neighbourhoods::run(context.clone(), policy_versions)),
-        Task::endless("report", report::run(context.clone(), versions.clone(), plans)),
+        Task::endless(
+            "report",
+            report::run(context.clone(), versions.clone(), plans, newest_report),
+        ),
+        Task::endless("peers", peers.run(versions.clone())),
         Task::endless("OCM", ocm::run(context.clone(), versions)),
     ];
     Ok(View {

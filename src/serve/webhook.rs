@@ -18,6 +18,7 @@ use crate::admission::review::Reviewer;
 use crate::config::{self, Configuration, Versions};
 use crate::controllers::Context;
 use crate::controllers::certificates::Certificates;
+use crate::controllers::peers;
 use crate::cost_map;
 use crate::fleet_file::FleetFile;
 use crate::inspect::installation::SELF_MANAGED;
@@ -54,11 +55,11 @@ pub struct Webhook {
     config_map: Option<String>,
 
     /// Address for admission reviews. Port 0 picks one.
-    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8443", value_parser = address)]
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8443", value_parser = crate::serve::address)]
     listen: SocketAddr,
 
     /// Address for health and metrics. Port 0 picks one.
-    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8080", value_parser = address)]
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8080", value_parser = crate::serve::address)]
     health_listen: SocketAddr,
 
     /// Serve the cost map as ALTO (RFC 7285) under `/alto/` of the health port.
@@ -72,6 +73,9 @@ pub struct Webhook {
     /// must be configured to present one (docs/guide/operate.md).
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
+
+    #[command(flatten)]
+    peers: peers::Options,
 
     /// Name of edgeward's Service. Generated certificates are issued for it, and its EndpointSlices give the number
     /// of replicas.
@@ -89,11 +93,6 @@ pub struct Webhook {
     /// Log format.
     #[arg(long, value_enum, default_value_t = LogFormat::Json)]
     log_format: LogFormat,
-}
-
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse()
-        .map_err(|_| "not an IP address and a port, such as 0.0.0.0:8443 or [::]:8443".to_owned())
 }
 
 /// The three sources of a serving certificate.
@@ -164,7 +163,10 @@ impl Webhook {
         };
         let view = match self.fleet {
             Some(path) => view_of_fleet_file(path, &config, clock).await?,
-            None => live::view(&versions, &config, service.clone(), clock, &metrics, &readiness).await?,
+            None => {
+                let peers = self.peers;
+                live::view(&versions, &config, service.clone(), clock, &metrics, &readiness, peers).await?
+            }
         };
         metrics.follow(Arc::clone(&view.shared), clock);
         let certificate = self.certificate.open(service, lives, view.controllers);

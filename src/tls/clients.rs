@@ -47,11 +47,16 @@ impl ClientCa {
     /// Verifies clients against the authorities that have not expired, because rustls does not check their expiry.
     /// `None` if all have expired. The handshake names no authority, so a client sends whatever certificate it has.
     pub(super) fn verifier(&self, now: Timestamp) -> Option<Arc<dyn ClientCertVerifier>> {
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(self.roots(now)), super::provider());
+        verifier.clear_root_hint_subjects().build().ok()
+    }
+
+    /// The authorities that have not expired.
+    pub(super) fn roots(&self, now: Timestamp) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         let stand = self.0.iter().filter(|(not_after, _)| *not_after >= now);
         roots.add_parsable_certificates(stand.map(|(_, der)| der.clone()));
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), super::provider());
-        verifier.clear_root_hint_subjects().build().ok()
+        roots
     }
 }
 

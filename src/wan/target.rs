@@ -155,7 +155,7 @@ impl Target {
 const RETRANSMISSION: Duration = Duration::from_secs(1);
 
 /// Connects and returns the duration of the handshake, which is one round trip.
-async fn connect(address: SocketAddr, clock: Clock) -> Result<(TcpStream, Micros), Lost> {
+pub(crate) async fn connect(address: SocketAddr, clock: Clock) -> Result<(TcpStream, Micros), Lost> {
     let begun = clock.moment();
     let stream = tokio::time::timeout(RETRANSMISSION, TcpStream::connect(address)).await;
     let rtt = clock.moment().since(begun);

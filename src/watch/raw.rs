@@ -24,6 +24,7 @@ impl Gvr {
     pub(crate) const NODES: Self = Self::of("", "v1", "nodes");
     pub(crate) const PODS: Self = Self::of("", "v1", "pods");
     pub(crate) const PROFILES: Self = Self::of("edgeward.io", "v1alpha1", "performanceprofiles");
+    pub(crate) const PEERS: Self = Self::of("edgeward.io", "v1alpha1", "peers");
     pub(crate) const REPORTS: Self = Self::of("edgeward.io", "v1alpha1", "clusterreports");
     pub(crate) const SITES: Self = Self::of("edgeward.io", "v1alpha1", "sites");
     pub(crate) const POLICIES: Self = Self::of("edgeward.io", "v1alpha1", "slopolicies");

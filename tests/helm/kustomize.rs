@@ -257,6 +257,24 @@ pub(crate) fn kustomize_components_match_chart_values(tools: &Tools) -> Result<(
     Ok(())
 }
 
+/// What peers need is a component in kustomize and a value in the chart.
+pub(crate) fn peers_component_matches_chart_value(tools: &Tools) -> Result<()> {
+    for source in SOURCES {
+        let mut values = of_source(source);
+        values["peers"]["enabled"] = json!(true);
+        let by_helm = tools.charted(&values)?;
+        let overlay = format!("deploy/overlays/{source}");
+        let mut by_kustomize = tools.kustomized(&[&overlay], &["deploy/peers"], "example.io")?;
+        for (key, object) in &mut by_kustomize {
+            if key.ends_with("/edgeward-peers") {
+                object["metadata"]["labels"] = json!({"app.kubernetes.io/name": "edgeward"});
+            }
+        }
+        ensure_same_installation(by_helm, by_kustomize)?;
+    }
+    Ok(())
+}
+
 /// The chart's port values and the documented kustomize patch change the same things: listen address, probes and the Service's
 /// target.
 pub(crate) fn custom_ports_match_kustomize_patch(tools: &Tools) -> Result<()> {

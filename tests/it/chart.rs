@@ -95,7 +95,7 @@ fn chart_states_crate_version_and_crds() {
     }
     let listed: Vec<Value> =
         serde_saphyr::from_str(chart["annotations"]["artifacthub.io/crds"].as_str().unwrap()).unwrap();
-    let definitions = ["sites", "slopolicies", "performanceprofiles", "clusterreports"]
+    let definitions = ["sites", "slopolicies", "performanceprofiles", "clusterreports", "peers"]
         .map(|name| yaml(&format!("files/crds/{name}.yaml")));
     assert_eq!(listed.len(), definitions.len());
     for (listed, definition) in listed.iter().zip(&definitions) {
@@ -130,6 +130,7 @@ fn chart_files_link_to_kustomize_manifests() {
         "deploy/liqo",
         "deploy/monitoring",
         "deploy/moves",
+        "deploy/peers",
         "deploy/reports",
         "webhook/base",
         "webhook/strict-sites",

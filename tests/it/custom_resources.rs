@@ -8,7 +8,7 @@ fn crd_files_match_crds_command_output() {
     assert!(output.status.success());
     let printed = String::from_utf8(output.stdout).unwrap();
     let documents: Vec<_> = printed.split("---\n").filter(|text| !text.is_empty()).collect();
-    let files = ["sites", "slopolicies", "performanceprofiles", "clusterreports"];
+    let files = ["sites", "slopolicies", "performanceprofiles", "clusterreports", "peers"];
     assert_eq!(documents.len(), files.len());
     for (document, file) in documents.into_iter().zip(files) {
         let path = format!("deploy/crds/{file}.yaml");

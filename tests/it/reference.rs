@@ -56,7 +56,7 @@ fn annotations_page_names_every_key() {
 fn custom_resources_page_names_every_field() {
     // Standard fields of Kubernetes, and those of `sites` in the settings.
     let page = page("crds.md") + &page("settings.md");
-    for file in ["sites", "slopolicies", "performanceprofiles", "clusterreports"] {
+    for file in ["sites", "slopolicies", "performanceprofiles", "clusterreports", "peers"] {
         let path = workspace().join("deploy/crds").join(file).with_extension("yaml");
         let crd: Value = serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap();
         let fields = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];

@@ -7,11 +7,13 @@
 
 mod history;
 mod link;
+mod peers;
 mod probes;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
+use edgeward_harness::control_plane;
 use edgeward_harness::sandbox;
 use edgeward_harness::scripts::timed;
 use edgeward_harness::wan::lateness::{Lateness, TOO_LATE};
@@ -33,6 +35,12 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("probes::icmp_cut", |wan| probes::cut(wan, &icmp(wan)?)),
     ("probes::tcp_cut", |wan| probes::cut(wan, &tcp(wan)?)),
     ("probes::cost_map", |_| probes::cost_map()),
+    ("peers::near_clusters_find_each_other", |_| {
+        peers::near_clusters_find_each_other()
+    }),
+    ("peers::leader_keeps_near_clusters_as_objects", |_| {
+        peers::leader_keeps_near_clusters_as_objects()
+    }),
 ];
 
 fn main() -> ExitCode {
@@ -44,7 +52,11 @@ fn main() -> ExitCode {
         .iter()
         .any(|(name, _)| !arguments.is_filtered_out(&Trial::test(*name, || Ok(()))));
     if !inside && wanted && !arguments.list {
-        let missing = sandbox::enter(sandbox::OF_WAN, &args[1..], &[]);
+        let missing = match control_plane::binaries() {
+            Ok(Some(binaries)) => sandbox::enter(sandbox::OF_WAN, &args[1..], &[("EDGEWARD_CONTROL_PLANE", binaries)]),
+            Ok(None) => anyhow!("there is no Go to build the control plane with"),
+            Err(error) => error,
+        };
         if sandbox::report_missing("wan", &missing) {
             return ExitCode::FAILURE;
         }

@@ -61,6 +61,7 @@ pub(crate) fn of_target(target: &str) -> Result<String> {
         "/crates/cluster",
         "/crates/decision",
         "/crates/kube",
+        "/crates/peers",
         "/crates/profiles",
     ] {
         found = found.replace(&format!("path+file://{}{folder}#", workspace().display()), "");

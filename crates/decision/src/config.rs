@@ -7,6 +7,7 @@ mod liqo;
 pub mod map;
 mod moves;
 mod ocm;
+mod peers;
 mod probing;
 mod prometheus;
 mod report;
@@ -17,6 +18,7 @@ pub use gating::{Gating, OnNoCapacity};
 pub use liqo::{Enabled, LiqoSettings};
 pub use moves::Moves;
 pub use ocm::Ocm;
+pub use peers::{Cidr, Peers};
 pub use probing::Probing;
 pub use prometheus::{Input, MeasuredTrait, Prometheus};
 pub use report::ReportSettings;
@@ -118,6 +120,8 @@ pub struct Config {
     pub ocm: Option<Ocm>,
     /// The [report](../guide/clouds.md#reports-of-neighbours) of this cluster to its neighbours. Without this section, it reports nothing
     pub report: Option<ReportSettings>,
+    /// How this cluster finds the [clusters near it](../guide/clouds.md#peers). Without effect while the fleet comes from a file
+    pub peers: Option<Peers>,
 }
 
 /// An RTT threshold in milliseconds.
@@ -245,6 +249,7 @@ impl Default for Config {
             moves: Moves::default(),
             ocm: None,
             report: None,
+            peers: None,
         }
     }
 }
@@ -336,6 +341,9 @@ impl Config {
         if let Some(ocm) = &self.ocm {
             ocm.check(faults);
         }
+        if let Some(peers) = &self.peers {
+            peers.check(faults);
+        }
     }
 }
 
@@ -409,6 +417,16 @@ mod tests {
             "moves": {"enabled": true, "home": false, "profiles": false, "dwell": "1h", "keepFree": "7%", "perMinute": 9},
             "ocm": {"kubeconfig": "/hub/kubeconfig", "clusters": {"edge": "factory", "cloud": "region-1"}, "period": "30s"},
             "report": {"components": true, "energyProfile": "greenness"},
+            "peers": {
+                "enabled": true,
+                "address": "192.0.2.1",
+                "port": 9444,
+                "allowedCidrs": ["192.0.2.0/24", "2001:db8::/32"],
+                "ownCidrs": ["10.42.0.0/15"],
+                "seeds": ["192.0.2.2"],
+                "maxRttMs": 10.5,
+                "denied": ["stolen"],
+            },
         });
         let config = Config::read(&document).unwrap();
         let mut expected = json!(Config::default());

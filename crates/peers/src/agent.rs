@@ -20,6 +20,8 @@ pub const MAX_KNOWN: usize = 256;
 const RECHECK: u64 = 5;
 /// Rounds for which a peer that failed or is too far is not tried: 10 minutes.
 const REST: u64 = 60;
+/// Rounds until a peer that was measured as too far is measured once more.
+const DOUBT: u64 = 2;
 /// Failures in a row that bury a peer.
 const MAX_FAILURES: u8 = 3;
 /// The first rounds, with more attempts.
@@ -33,7 +35,7 @@ const MAX_UNVERIFIED: usize = 16;
 /// Dead peers in a row that end an introducer's offers.
 const MAX_DEAD_OFFERS: u8 = 3;
 /// Requests that are open at once.
-const MAX_OPEN: usize = 8;
+const MAX_OPEN: usize = 3;
 /// Candidates predicted beyond this multiple of the bound are skipped.
 const SLACK: f64 = 1.5;
 /// A peer may ask once in this time.
@@ -226,9 +228,10 @@ impl Agent {
             let is_free = peer.is_verified || self.unverified_tries > 0;
             let is_candidate =
                 peer.standing == Standing::Known && is_free && !is_judged && self.may_ask(*address, peer);
+            let is_in_doubt = peer.too_far == 1 && peer.tried.is_none_or(|tried| self.round >= tried + DOUBT);
             let has_rested = peer.tried.is_none_or(|tried| self.round >= tried + REST);
             let is_close = match peer.rtt {
-                Some(_) => rtt <= reach || has_rested && rtt <= SLACK * reach,
+                Some(_) => rtt <= reach || is_in_doubt || has_rested && rtt <= SLACK * reach,
                 None => rtt <= SLACK * reach || rtt.is_infinite() || self.round <= FIRST_ROUNDS,
             };
             (is_candidate && is_close).then(|| (self.doubt(peer), rtt, *address))
@@ -288,6 +291,7 @@ impl Agent {
         let Some(reply) = reply.filter(|_| self.settings.admits(&id)) else {
             return self.failed(address, now);
         };
+        let limit = self.limit_ms(address);
         let Some(peer) = self.peers.get_mut(&address) else {
             return;
         };
@@ -299,7 +303,13 @@ impl Agent {
             self.unverified_tries += usize::from(peer.tried == Some(self.round));
         }
         peer.verify(id.clone(), now);
+        // A busy moment makes a measurement too long. So a near peer is measured once more before it is dropped, and of two of a
+        // peer that is not near the shorter one counts.
+        let is_too_far = rtt.as_millis_f64() > limit;
+        let is_in_doubt = is_too_far && peer.too_far == u8::from(!peer.is_near());
+        let rtt = peer.rtt.filter(|_| is_in_doubt).map_or(rtt, |last| last.min(rtt));
         peer.rtt = Some(rtt);
+        peer.too_far = if is_too_far { (peer.too_far + 1).min(2) } else { 0 };
         peer.coordinate = reply.coordinate.and_then(Coordinate::checked);
         let count = match peer.seen.version == reply.version {
             true => peer.seen.count + reply.offers.len(),
@@ -313,6 +323,7 @@ impl Agent {
         let delay = match self.round {
             // It knew little itself.
             1 => 1,
+            _ if is_in_doubt => 1,
             _ if peer.is_near() && self.round > FIRST_ROUNDS => RECHECK,
             _ => random.u64(1..=RECHECK),
         };
@@ -346,6 +357,7 @@ impl Agent {
             }
             if let Some(peer) = self.peers.get_mut(&address) {
                 peer.standing = Standing::Known;
+                peer.too_far = peer.too_far.max(1);
             }
         }
     }
@@ -353,6 +365,14 @@ impl Agent {
     fn bound_ms(&self, near: usize) -> f64 {
         let factor = (10.0 / near as f64).sqrt().max(1.0);
         self.settings.max_rtt.as_millis_f64() * factor
+    }
+
+    /// The RTT up to which this peer is or stays near.
+    fn limit_ms(&self, address: IpAddr) -> f64 {
+        match self.peers.get(&address).is_some_and(Peer::is_near) {
+            true => self.bound_ms(self.peers.values().filter(|peer| peer.is_near()).count()),
+            false => self.reach_ms(),
+        }
     }
 
     /// A new near peer would be kept up to this RTT.

@@ -48,6 +48,8 @@ pub struct Peer {
     pub(crate) failures: u8,
     /// The round of the last attempt.
     pub(crate) tried: Option<u64>,
+    /// Measurements in a row that were too long, at most 2. One alone may be due to a busy moment.
+    pub(crate) too_far: u8,
     pub(crate) seen: Seen,
     /// Peers it offered that failed in a row.
     pub(crate) dead_offers: u8,
@@ -69,6 +71,7 @@ impl Peer {
             failed: None,
             failures: 0,
             tried: None,
+            too_far: 0,
             seen: Seen::default(),
             dead_offers: 0,
             muted_until: 0,

@@ -7,7 +7,7 @@ use edgeward_kube::units::Micros;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-/// The id of a cluster in its federation: 1 to 63 lower-case letters, digits and `-`.
+/// The id of a cluster in its federation: 1 to 63 lower-case letters, digits and `-`, and no `-` at either end.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct ClusterId(String);
@@ -16,7 +16,7 @@ impl ClusterId {
     /// Parses an id.
     pub fn parse(id: &str) -> Option<Self> {
         let is_plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-        let is_valid = (1..=63).contains(&id.len()) && id.bytes().all(is_plain);
+        let is_valid = (1..=63).contains(&id.len()) && id.bytes().all(is_plain) && id.trim_matches('-') == id;
         is_valid.then(|| Self(id.to_owned()))
     }
 

@@ -159,10 +159,10 @@ fn lock(slots: &Mutex<Slots>) -> MutexGuard<'_, Slots> {
 
 /// The slot of one connection; dropping it frees the slot.
 #[derive(Debug)]
-pub(in crate::admission) struct Slot {
+pub(crate) struct Slot {
     slots: Arc<Mutex<Slots>>,
     id: u64,
-    pub(in crate::admission) peer: IpAddr,
+    pub(crate) peer: IpAddr,
     old_at: Instant,
 }
 

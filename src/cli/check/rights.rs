@@ -91,7 +91,8 @@ fn needs(facts: &Facts) -> Vec<Need<'_>> {
         needs.push((Fault, "clusterreports.edgeward.io/status", "patch", report, why));
     }
     let reports = facts.found.config.sites.iter().filter_map(|site| site.report.as_ref());
-    let kubeconfigs: BTreeSet<_> = reports.map(|source| &*source.kubeconfig_secret_ref.name).collect();
+    let secrets = reports.filter_map(|source| source.kubeconfig_secret_ref.as_ref());
+    let kubeconfigs: BTreeSet<_> = secrets.map(|secret| &*secret.name).collect();
     for name in kubeconfigs {
         let secret = (Some(&*facts.home), Some(name));
         needs.push((

@@ -129,7 +129,7 @@ pub struct Restored {
 }
 
 /// The directory with the binaries; `None` if they must be built and Go is missing.
-pub(crate) fn binaries() -> Result<Option<PathBuf>> {
+pub fn binaries() -> Result<Option<PathBuf>> {
     xtask("control-plane")
 }
 

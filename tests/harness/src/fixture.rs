@@ -306,6 +306,13 @@ impl<'run> Fixture<'run> {
         Ok(())
     }
 
+    /// Lets edgeward keep Peer objects and the EndpointSlice of peers, as `deploy/peers` does, until the test ends.
+    pub fn allow_peers(&self) -> Result<()> {
+        let rights = &self.plane.rights;
+        self.allow(rights.grant_peers_in(&self.home()?, &self.plane.kubectl)?);
+        Ok(())
+    }
+
     /// Follows the guide: creates the account that may read the report of the cluster behind this kubeconfig, and the Secret with
     /// its kubeconfig in edgeward's namespace.
     pub fn reads_report_of(&self, kubectl: &Kubectl, kubeconfig: &Path) -> Result<()> {

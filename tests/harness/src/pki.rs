@@ -2,7 +2,7 @@
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    KeyUsagePurpose, SanType, date_time_ymd,
 };
 
 use crate::prelude::*;
@@ -61,9 +61,22 @@ impl Authority {
         self.sign(params, ExtendedKeyUsagePurpose::ClientAuth)
     }
 
-    fn sign(&self, mut params: CertificateParams, usage: ExtendedKeyUsagePurpose) -> Result<Pair> {
+    /// A certificate of a cluster of the federation `edge.test`, for both ends of a connection.
+    pub fn member(&self, id: &str) -> Result<Pair> {
+        let mut params = CertificateParams::default();
+        let name = format!("spiffe://edge.test/cluster/{id}").try_into()?;
+        params.subject_alt_names = vec![SanType::URI(name)];
+        let both = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign_for(params, both.to_vec())
+    }
+
+    fn sign(&self, params: CertificateParams, usage: ExtendedKeyUsagePurpose) -> Result<Pair> {
+        self.sign_for(params, vec![usage])
+    }
+
+    fn sign_for(&self, mut params: CertificateParams, usages: Vec<ExtendedKeyUsagePurpose>) -> Result<Pair> {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![usage];
+        params.extended_key_usages = usages;
         let key = KeyPair::generate()?;
         Ok(Pair {
             certificate: params.signed_by(&key, &self.issuer)?.pem(),
@@ -73,6 +86,14 @@ impl Authority {
 }
 
 impl Pair {
+    /// Writes the files of a cluster of a federation with this CA, as a Secret of cert-manager has them.
+    pub fn write_member(&self, dir: &Path, authorities: &str) -> Result<()> {
+        fs::create_dir_all(dir)?;
+        fs::write(dir.join("tls.crt"), &self.certificate)?;
+        fs::write(dir.join("tls.key"), &self.key)?;
+        Ok(fs::write(dir.join("ca.crt"), authorities)?)
+    }
+
     /// Writes `<name>.crt` and `<name>.key`, and returns their paths.
     pub fn write(&self, dir: &Path, name: &str) -> Result<(PathBuf, PathBuf)> {
         let (certificate, key) = (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")));

@@ -52,6 +52,8 @@ pub(crate) struct Rights {
     liqo: Vec<Value>,
     /// Rights that `deploy/reports` adds.
     reports: Vec<Value>,
+    /// Rights that `deploy/peers` adds. The suite that uses every other right has no network for peers.
+    peers: Vec<Value>,
     homes: Mutex<BTreeSet<String>>,
     /// Resources that an earlier version's roles do not let edgeward read, each with an object name if it is a single one.
     unreadable: Mutex<BTreeSet<(String, String)>>,
@@ -79,6 +81,8 @@ impl Rights {
         let certificates = kubectl.render(&workspace().join("certs/self-managed"))?;
         let liqo = kubectl.render(&workspace().join("deploy/liqo"))?;
         let reports = kubectl.render(&workspace().join("deploy/reports"))?;
+        let peers = fs::read_to_string(workspace().join("deploy/peers/rbac.yaml"))?;
+        let peers = serde_saphyr::from_multiple(&peers)?;
         // These rights are granted in the tests' namespaces instead.
         let additions = data.iter().chain(&certificates).chain(&reports);
         let mut roles = objects.iter().chain(additions);
@@ -92,6 +96,7 @@ impl Rights {
             certificates,
             liqo,
             reports,
+            peers,
             homes: Mutex::new(BTreeSet::from([NAMESPACE.to_owned()])),
             unreadable: Mutex::default(),
         })
@@ -149,6 +154,10 @@ impl Rights {
 
     pub(crate) fn grant_reports_in(&self, namespace: &str, kubectl: &Kubectl) -> Result<Granted> {
         Granted::apply(self.at_home_in(namespace, &self.reports), kubectl.clone())
+    }
+
+    pub(crate) fn grant_peers_in(&self, namespace: &str, kubectl: &Kubectl) -> Result<Granted> {
+        Granted::apply(self.at_home_in(namespace, &self.peers), kubectl.clone())
     }
 
     /// Removes the rights, the namespace with its content, and the ServiceAccount.
@@ -211,7 +220,11 @@ impl Rights {
     /// must have allowed each call by a right of the manifests. If `everything` was tried, each right must have been used, and
     /// none may be wider than needed. Prints what was checked.
     pub(crate) fn prove(&self, calls: &[Value], homes: &BTreeSet<String>, everything: bool) -> Result<()> {
-        let mut accounts = vec![(String::new(), "deploy/base", self.granted())];
+        let mut own = self.granted();
+        if !everything {
+            own.extend(granted_by(self.peers.iter()));
+        }
+        let mut accounts = vec![(String::new(), "deploy/base", own)];
         for (hook, rules) in HOOKS {
             let rules: Value = serde_saphyr::from_str(rules)?;
             let mut all = BTreeSet::new();

@@ -8,6 +8,7 @@
 //! ```
 
 pub mod lateness;
+pub mod mesh;
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -71,8 +72,8 @@ impl Wan {
         let edge = Namespace::create(format!("edge-{test}"))?;
         let cloud = Namespace::create(format!("cloud-{test}"))?;
         let runtime = runtime()?;
-        let at_edge = Arc::new(edge.device(&runtime, EDGE)?);
-        let at_cloud = Arc::new(cloud.device(&runtime, CLOUD)?);
+        let at_edge = Arc::new(edge.device(&runtime, EDGE, NETMASK)?);
+        let at_cloud = Arc::new(cloud.device(&runtime, CLOUD, NETMASK)?);
         let conditions = watch::Sender::default();
         for (from, to, is_lossy) in [(&at_edge, &at_cloud, true), (&at_cloud, &at_edge, false)] {
             let carrying = carry(Arc::clone(from), Arc::clone(to), conditions.subscribe(), is_lossy);
@@ -175,12 +176,19 @@ impl Namespace {
             .unwrap_or_else(|_| Err(anyhow!("a thread panicked in the network namespace {}", self.name)))
     }
 
+    /// Starts a program in the namespace. Its log is `<dir>/<name>.log`.
+    pub fn start(&self, name: &str, program: &Path, args: &[String], dir: &Path) -> Result<Process> {
+        let program = program.display().to_string();
+        let all = [&["netns", "exec", &self.name, &program].map(str::to_owned), args].concat();
+        Process::start(name, Path::new("ip"), &all, dir)
+    }
+
     /// Creates a TUN device in the namespace, up and with its address.
-    fn device(&self, runtime: &Runtime, address: Ipv4Addr) -> Result<Tun> {
+    fn device(&self, runtime: &Runtime, address: Ipv4Addr, netmask: Ipv4Addr) -> Result<Tun> {
         self.enter(|| {
             let _registering = runtime.enter();
             let builder = Tun::builder().name("wan").mtu(MTU as i32);
-            let devices = builder.address(address).netmask(NETMASK).up().build();
+            let devices = builder.address(address).netmask(netmask).up().build();
             let made = devices.context("cannot make a TUN device")?;
             made.into_iter().next().context("a device of one queue")
         })

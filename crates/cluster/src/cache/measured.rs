@@ -158,8 +158,8 @@ impl Cache {
     /// began to charge the site after the report arrived, or less than [`SHOWN_AFTER`] before. `pods` holds at least these.
     fn report(&self, site: usize, pods: &[&PodEntry]) -> Option<SiteReport> {
         let of_site = &self.sites[site].site;
-        of_site.definition.report.as_ref()?;
-        let (report, arrived) = self.measured.reports.get(of_site.name())?;
+        let reported = self.measured.reports.get(of_site.name());
+        let (report, arrived) = reported.filter(|_| of_site.definition.can_have_report())?;
         let mut room = report.room.clone();
         let since = arrived.before(SHOWN_AFTER);
         let is_hidden = |pod: &PodEntry| {

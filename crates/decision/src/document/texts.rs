@@ -7,7 +7,9 @@ use schemars::JsonSchema;
 use crate::model::{slo, traits};
 
 edgeward_kube::texts! {
+    ClusterId: "the id of a cluster: lower-case letters, digits and `-`, at most 63", NAMESPACE, 63;
     Domain: "a DNS domain, at most 200 characters", SUBDOMAIN, 200;
+    IpAddress: "an IP address", "^([0-9]+([.][0-9]+){3}|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]+|[0-9A-Fa-f:]+::)$", 45;
     ManagedCluster: "the name of a ManagedCluster: lower-case letters, digits and `-`, at most 63", NAMESPACE, 63;
     ProfileName: slo::PROFILE_NAME, SUBDOMAIN, 63;
     PromQl: "PromQL, at most 4096 bytes", "[^ \\t\\r\\n]", 4_096;

@@ -33,8 +33,9 @@ const MEMORY_STEP: i64 = 256 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReportSource {
-    /// The kubeconfig of that cluster
-    pub kubeconfig_secret_ref: SecretRef,
+    /// The kubeconfig of that cluster. Not needed for a Liqo site whose cluster is a peer
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubeconfig_secret_ref: Option<SecretRef>,
     /// A pod that requires one of these traits runs here only if the report says that all nodes have it. Default: none
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<TraitName>", length(max = 32))]
@@ -142,6 +143,17 @@ struct ReportedShape {
 #[serde(from = "Vec<ReportedShape>", into = "Vec<ReportedShape>")]
 pub struct Shapes(BTreeMap<Shape, u64>);
 
+/// The room of several nodes together.
+#[derive(Debug, Clone, Copy)]
+pub struct Total {
+    /// CPU.
+    pub cpu: Millicores,
+    /// Memory.
+    pub memory: Bytes,
+    /// Pod slots.
+    pub pods: i64,
+}
+
 impl Shape {
     fn of(node: &Node) -> Self {
         let (all, used) = (&node.allocatable, &node.charges.used);
@@ -209,6 +221,28 @@ impl Shapes {
             *shapes.entry(one.common(other)).or_default() += nodes;
         }
         Self(shapes)
+    }
+
+    /// The largest shape on one line, such as `3 × 4 CPU, 8Gi`, or `none`.
+    pub fn summary(&self) -> String {
+        self.0.last_key_value().map_or("none".to_owned(), |(shape, nodes)| {
+            format!("{nodes} × {} CPU, {}", Millicores(shape.cpu), Bytes(shape.memory))
+        })
+    }
+
+    /// The room of all nodes together.
+    pub fn total(&self) -> Total {
+        let sum = |amount: fn(&Shape) -> i64| {
+            let amounts = self.0.iter().map(|(shape, nodes)| (amount(shape), *nodes));
+            amounts.fold(0, |sum: i64, (amount, nodes)| {
+                sum.saturating_add(amount.saturating_mul(nodes as i64))
+            })
+        };
+        Total {
+            cpu: Millicores(sum(|shape| shape.cpu)),
+            memory: Bytes(sum(|shape| shape.memory)),
+            pods: sum(|shape| shape.pods),
+        }
     }
 
     /// Whether a node has room for a pod with this request. Resources other than CPU and memory do not count.

@@ -104,6 +104,11 @@ impl SiteDefinition {
         self.kind == SiteKind::Cloud && !self.storage_classes.is_empty()
     }
 
+    /// Whether the cluster behind the site can report what it has: it names a source, or is a Liqo site whose cluster may be a peer.
+    pub fn can_have_report(&self) -> bool {
+        self.report.is_some() || self.remote_cluster().is_some()
+    }
+
     /// Names of the traits that the site has as a whole, stated or measured.
     pub fn traits_now(&self) -> impl Iterator<Item = &str> {
         let held = self.measured.iter().filter(|measured| measured.holds);

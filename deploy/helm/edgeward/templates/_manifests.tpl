@@ -125,6 +125,16 @@ edgeward-config-{{ include "edgeward.config" . | sha256sum | trunc 10 }}
 {{- $_ := set $container "args" (append $container.args (printf "%s=0.0.0.0:%d" $option $number)) -}}
 {{- end -}}
 {{- end -}}
+{{- if $values.peers.enabled -}}
+{{- /* As deploy/peers. */ -}}
+{{- $address := dict "name" "POD_IP" "valueFrom" (dict "fieldRef" (dict "apiVersion" "v1" "fieldPath" "status.podIP")) -}}
+{{- $_ := set $container "env" (prepend $container.env $address) -}}
+{{- $_ := set $container "ports" (prepend $container.ports (dict "name" "peers" "containerPort" 8444)) -}}
+{{- $mount := dict "name" "peers" "mountPath" "/etc/edgeward/peers" "readOnly" true -}}
+{{- $_ := set $container "volumeMounts" (prepend ($container.volumeMounts | default list) $mount) -}}
+{{- $volume := dict "name" "peers" "secret" (dict "secretName" "edgeward-peers" "defaultMode" 288) -}}
+{{- $_ := set $template.spec "volumes" (prepend ($template.spec.volumes | default list) $volume) -}}
+{{- end -}}
 {{- $_ := set $container "args" (concat $container.args $values.extraArgs) -}}
 {{- $_ := set $container "env" (concat $container.env $values.extraEnv) -}}
 {{- with $values.extraVolumes }}{{ $_ := set $template.spec "volumes" (concat ($template.spec.volumes | default list) .) }}{{ end -}}

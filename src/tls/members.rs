@@ -1,0 +1,130 @@
+//! Mutual TLS between the clusters of a federation. A member has a certificate of the federation's CA with one URI name,
+//! `spiffe://DOMAIN/cluster/ID`.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+use jiff::Timestamp;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::{ParsedCertificate, ServerConfig};
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, DigitallySignedStruct, Error as TlsError, RootCertStore, SignatureScheme};
+use tokio_rustls::TlsConnector;
+use x509_parser::extensions::GeneralName;
+
+use super::clients::ClientCa;
+use super::verification::parse;
+use super::{ALPN, Pair, provider, settings};
+use crate::platform::files::Content;
+
+/// Both sides of mutual TLS. Each side accepts only certificates of the authorities that have not expired.
+#[derive(Clone)]
+pub struct Member {
+    /// The URI name of our own certificate.
+    pub uri: String,
+    /// Settings for connections from other members.
+    pub server: Arc<ServerConfig>,
+    /// Connects to other members.
+    pub client: TlsConnector,
+}
+
+impl Member {
+    /// Reads the certificate, its key and the authorities, in this order. The file of authorities may hold several, for the
+    /// time in which they are replaced.
+    ///
+    /// # Errors
+    /// One of them is missing or unusable. The text names it.
+    pub fn read(contents: &[Content], now: Timestamp) -> anyhow::Result<Self> {
+        let [certificate, key, authorities] = contents else {
+            anyhow::bail!("a certificate, its key and authorities are needed");
+        };
+        let pair = Pair::from_pem(&certificate.bytes, &key.bytes, now)?;
+        let leaf = pair.key.cert.first().context("there is no certificate")?;
+        let uri = uri_of(leaf).context("the certificate needs exactly one URI name, spiffe://DOMAIN/cluster/ID")?;
+        let path = authorities.path.display();
+        let authorities = ClientCa::from_contents(std::slice::from_ref(authorities), now);
+        let authorities = authorities.with_context(|| format!("{path} cannot be used"))?;
+        let server = settings(Some(&pair), Some(&authorities), now)?;
+        let verifier = Arc::new(AnyMember {
+            provider: provider(),
+            authorities: authorities.roots(now),
+        });
+        ensure!(
+            !verifier.authorities.is_empty(),
+            "all authorities in {path} have expired"
+        );
+        let client = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+        let client = client.dangerous().with_custom_certificate_verifier(verifier);
+        let mut client = client.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&pair.key))));
+        client.alpn_protocols = vec![ALPN.to_vec()];
+        Ok(Self {
+            uri,
+            server,
+            client: Arc::new(client).into(),
+        })
+    }
+}
+
+/// The URI name of the member at the other end of a connection, whose chain is verified. `None` if it has none or several.
+pub fn member(chain: Option<&[CertificateDer<'_>]>) -> Option<String> {
+    uri_of(chain?.first()?)
+}
+
+fn uri_of(leaf: &CertificateDer<'_>) -> Option<String> {
+    let certificate = parse(leaf).ok()?;
+    let names = certificate.subject_alternative_name().ok()??;
+    let uri = |name: &GeneralName<'_>| match name {
+        GeneralName::URI(uri) => Some((*uri).to_owned()),
+        _ => None,
+    };
+    let uris: Vec<_> = names.value.general_names.iter().filter_map(uri).collect();
+    <[String; 1]>::try_from(uris).ok().map(|[uri]| uri)
+}
+
+/// Accepts a server with a certificate of these authorities, under any name: its URI name is checked before anything is sent.
+#[derive(Debug)]
+struct AnyMember {
+    provider: Arc<CryptoProvider>,
+    authorities: RootCertStore,
+}
+
+impl ServerCertVerifier for AnyMember {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, TlsError> {
+        let leaf = ParsedCertificate::try_from(leaf)?;
+        let algorithms = self.provider.signature_verification_algorithms.all;
+        verify_server_cert_signed_by_trust_anchor(&leaf, &self.authorities, intermediates, now, algorithms)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        verify_tls12_signature(message, leaf, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, TlsError> {
+        verify_tls13_signature(message, leaf, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
