@@ -6,6 +6,7 @@ mod server;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,6 @@ use hyper::body::Bytes;
 use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::MissedTickBehavior;
 
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
@@ -109,7 +109,7 @@ enum Done {
 type Requests = FuturesUnordered<BoxFuture<'static, Done>>;
 
 impl Peers {
-    /// Serves peers on this listener, and looks for peers in rounds of 10 s. Never returns.
+    /// Serves peers on this listener, and looks for peers in rounds of 7.5 to 12.5 s. Never returns.
     pub async fn run(self, listener: TcpListener) {
         let settings = Arc::new(self.membership.settings(&self.settings));
         let tls = RustlsConfig::from_config(Arc::clone(&self.membership.member.load().server));
@@ -158,11 +158,13 @@ struct Discovery {
 impl Discovery {
     async fn run(mut self, mut asked: mpsc::Receiver<Asked>) {
         let mut requests = Requests::new();
-        let mut rounds = tokio::time::interval(Duration::from_micros(ROUND.0));
-        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut round = pin!(tokio::time::sleep(Duration::ZERO));
         loop {
             tokio::select! {
-                _ = rounds.tick() => {
+                () = &mut round => {
+                    // Clusters that start together must not measure together.
+                    let length = Duration::from_micros(ROUND.0).mul_f64(0.75 + 0.5 * self.random.f64());
+                    round.set(tokio::time::sleep(length));
                     self.publish();
                     self.round += 1;
                     self.handle(Input::Round, &requests);

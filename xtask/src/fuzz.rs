@@ -12,7 +12,7 @@ use crate::static_program::target_folder;
 /// Default duration of each target, in seconds.
 pub(crate) const SECONDS: u64 = 60;
 
-const TARGETS: [&str; 4] = ["configuration", "pod", "quantity", "review"];
+const TARGETS: [&str; 5] = ["configuration", "peers", "pod", "quantity", "review"];
 
 /// Instrumentation that guides libFuzzer: edge counters and comparisons. cargo-fuzz passes the same flags, and also a
 /// sanitizer. The sanitizer is unstable, and useless for code without `unsafe`.

@@ -228,10 +228,13 @@ impl Agent {
             let is_free = peer.is_verified || self.unverified_tries > 0;
             let is_candidate =
                 peer.standing == Standing::Known && is_free && !is_judged && self.may_ask(*address, peer);
-            let is_in_doubt = peer.too_far == 1 && peer.tried.is_none_or(|tried| self.round >= tried + DOUBT);
-            let has_rested = peer.tried.is_none_or(|tried| self.round >= tried + REST);
+            let has_rested = |rounds| peer.tried.is_none_or(|tried| self.round >= tried + rounds);
+            let is_in_doubt = match peer.too_far {
+                1 => has_rested(DOUBT),
+                _ => peer.predicted_ms(&self.coordinate) <= reach && has_rested(RECHECK),
+            };
             let is_close = match peer.rtt {
-                Some(_) => rtt <= reach || is_in_doubt || has_rested && rtt <= SLACK * reach,
+                Some(_) => rtt <= reach || is_in_doubt || has_rested(REST) && rtt <= SLACK * reach,
                 None => rtt <= SLACK * reach || rtt.is_infinite() || self.round <= FIRST_ROUNDS,
             };
             (is_candidate && is_close).then(|| (self.doubt(peer), rtt, *address))

@@ -61,7 +61,7 @@ impl Default for Peers {
 }
 
 impl Peers {
-    /// Checks that peers could use the address.
+    /// Checks that peers could use the address, and the number of entries of each list.
     pub(super) fn check(&self, faults: &mut Vec<Fault>) {
         let mut checks = Checks { at: "peers", faults };
         let address = self.address;
@@ -76,6 +76,16 @@ impl Peers {
         }
         if self.allowed_cidrs.is_empty() {
             checks.fault("allowedCidrs", "is empty: no peer may be contacted");
+        }
+        for (field, entries) in [
+            ("allowedCidrs", self.allowed_cidrs.len()),
+            ("ownCidrs", self.own_cidrs.len()),
+            ("seeds", self.seeds.len()),
+            ("denied", self.denied.len()),
+        ] {
+            if entries > MAX_ENTRIES {
+                checks.fault(field, format_args!("has {entries} entries, not at most {MAX_ENTRIES}"));
+            }
         }
     }
 }

@@ -160,6 +160,11 @@ pub(crate) fn read(site: &Value, default_order: u32, at: &str, faults: &mut Vec<
         let message = format_args!("{:?} does not survive offloading by Liqo", tie.as_str());
         checks.fault("supports", message);
     }
+    let has_no_kubeconfig = |source: &ReportSource| source.kubeconfig_secret_ref.is_none();
+    if site.report.as_ref().is_some_and(has_no_kubeconfig) && site.remote_cluster().is_none() {
+        let message = format_args!("is missing; only a site with {REMOTE_CLUSTER_ID} in nodeSelector can be a peer");
+        checks.fault("report.kubeconfigSecretRef", message);
+    }
     Some(site)
 }
 
