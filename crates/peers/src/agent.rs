@@ -229,10 +229,7 @@ impl Agent {
             let is_candidate =
                 peer.standing == Standing::Known && is_free && !is_judged && self.may_ask(*address, peer);
             let has_rested = |rounds| peer.tried.is_none_or(|tried| self.round >= tried + rounds);
-            let is_in_doubt = match peer.too_far {
-                1 => has_rested(DOUBT),
-                _ => peer.predicted_ms(&self.coordinate) <= reach && has_rested(RECHECK),
-            };
+            let is_in_doubt = peer.too_far == 1 && has_rested(DOUBT);
             let is_close = match peer.rtt {
                 Some(_) => rtt <= reach || is_in_doubt || has_rested(REST) && rtt <= SLACK * reach,
                 None => rtt <= SLACK * reach || rtt.is_infinite() || self.round <= FIRST_ROUNDS,

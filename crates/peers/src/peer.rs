@@ -89,14 +89,10 @@ impl Peer {
 
     /// The RTT in ms: measured, else predicted from `here`, else infinite.
     pub(crate) fn rtt_ms(&self, here: &Coordinate) -> f64 {
-        let predicted = self.predicted_ms(here).min(self.detour_ms);
-        self.rtt.map_or(predicted, Micros::as_millis_f64)
-    }
-
-    /// The RTT in ms by the coordinates, else infinite.
-    pub(crate) fn predicted_ms(&self, here: &Coordinate) -> f64 {
-        self.coordinate
-            .map_or(f64::INFINITY, |coordinate| coordinate.rtt_ms(here))
+        let predicted = self
+            .coordinate
+            .map_or(f64::INFINITY, |coordinate| coordinate.rtt_ms(here));
+        self.rtt.map_or(predicted.min(self.detour_ms), Micros::as_millis_f64)
     }
 
     /// Notes that the peer showed its certificate and answered or asked.
