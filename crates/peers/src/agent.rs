@@ -306,7 +306,7 @@ impl Agent {
         // A busy moment makes a measurement too long. So a near peer is measured once more before it is dropped, and of two of a
         // peer that is not near the shorter one counts.
         let is_too_far = rtt.as_millis_f64() > limit;
-        let is_in_doubt = is_too_far && peer.too_far == u8::from(!peer.is_near());
+        let is_in_doubt = is_too_far && is_as_offered && peer.too_far == u8::from(!peer.is_near());
         let rtt = peer.rtt.filter(|_| is_in_doubt).map_or(rtt, |last| last.min(rtt));
         peer.rtt = Some(rtt);
         peer.too_far = if is_too_far { (peer.too_far + 1).min(2) } else { 0 };
