@@ -112,8 +112,8 @@ libfuzzer_sys::fuzz_target!(|steps: Vec<Step<'_>>| {
                 Output::Refuse => {}
             }
         }
-        let near = agent.peers().filter(|(_, peer)| peer.is_near());
-        assert!(near.clone().all(|(address, _)| measured.contains_key(&address)));
-        assert!(near.count() <= MAX_NEAR && agent.peers().count() <= MAX_NEAR + MAX_KNOWN + 1);
+        let near: Vec<_> = agent.peers().filter(|(_, peer)| peer.is_near()).collect();
+        assert!(near.iter().all(|(address, _)| measured.contains_key(address)));
+        assert!(near.len() <= MAX_NEAR && agent.peers().count() <= MAX_NEAR + MAX_KNOWN + 1);
     }
 });

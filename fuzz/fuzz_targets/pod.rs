@@ -10,7 +10,7 @@ use edgeward_kube::resources::ResourceNames;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let keys = Keys::new("example.io");
-    let read = |json: &str| read_record(json, &keys, &ResourceNames::default());
+    let read = |json: &str| read_record(json, &keys, &ResourceNames::default(), true);
     if let Ok(Ok(Some(record))) = str::from_utf8(data).map(read) {
         assert_bounded(&record);
     }
