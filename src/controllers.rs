@@ -14,15 +14,36 @@ mod pod_patch;
 pub mod report;
 pub mod status;
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use edgeward_cluster::engine::SharedState;
 use edgeward_decision::config::Config;
-use kube::Client;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client, Error, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
+
+/// Merges this status into the object's, which is created if it is missing. For kinds that only edgeward writes.
+async fn write_status<K>(api: &Api<K>, object: &K, status: &impl Serialize) -> kube::Result<()>
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let name = object.meta().name.as_deref().unwrap_or_default();
+    let patch = Patch::Merge(json!({ "status": status }));
+    match api.patch_status(name, &PatchParams::default(), &patch).await {
+        Err(Error::Api(failure)) if failure.code == 404 => {
+            api.create(&PostParams::default(), object).await?;
+            api.patch_status(name, &PatchParams::default(), &patch).await.map(drop)
+        }
+        patched => patched.map(drop),
+    }
+}
 
 /// What the controllers of a replica share.
 #[derive(Clone)]

@@ -382,11 +382,7 @@ impl Membership {
 
 /// The trust domain and the cluster of a URI name.
 fn of_uri(uri: &str) -> anyhow::Result<(String, ClusterId)> {
-    let parts = uri
-        .strip_prefix("spiffe://")
-        .and_then(|rest| rest.split_once("/cluster/"));
-    let parts = parts.and_then(|(domain, id)| Some((domain, ClusterId::parse(id)?)));
-    let (domain, id) = parts.with_context(|| {
+    let (domain, id) = ClusterId::of_uri(uri).with_context(|| {
         format!("the certificate's URI name {uri:?} is not spiffe://DOMAIN/cluster/ID, with lower-case letters, digits and `-` in ID")
     })?;
     Ok((domain.to_owned(), id))

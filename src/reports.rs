@@ -18,6 +18,7 @@ use kube::client::{ClientBuilder, DynBody};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource as _};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tower::layer::layer_fn;
 use tower::util::MapResponse;
 
@@ -75,9 +76,10 @@ impl Reports {
     async fn follow_peers(&self, mut versions: Versions) {
         let mut config = versions.next().await;
         loop {
-            let same = |one: &Config, other: &Config| are_on(one) == are_on(other) && one.sites == other.sites;
+            let looks = |config: &Config| config.enabled_peers().is_some();
+            let same = |one: &Config, other: &Config| looks(one) == looks(other) && one.sites == other.sites;
             let reading = async {
-                while are_on(&config) {
+                while looks(&config) {
                     let Err(error) = self.watch_peers(&config).await else {
                         continue;
                     };
@@ -186,11 +188,6 @@ fn sources(config: &Config) -> BTreeMap<&str, &SecretRef> {
         .collect()
 }
 
-/// Whether peers are looked for.
-fn are_on(config: &Config) -> bool {
-    config.peers.as_ref().is_some_and(|peers| peers.enabled)
-}
-
 /// The site that a peer refines: the Liqo site of its cluster, unless that names a kubeconfig.
 pub fn site_of<'c>(config: &'c Config, id: &str) -> Option<&'c str> {
     let mut sites = config.sites.iter();
@@ -204,25 +201,24 @@ pub fn site_of<'c>(config: &'c Config, id: &str) -> Option<&'c str> {
 
 /// Reads the report of a Peer. `None` if it reports nothing.
 fn parse_peer(object: &str) -> anyhow::Result<Option<Report>> {
-    #[derive(Deserialize)]
-    struct Peer {
-        status: Option<PeerStatus>,
-    }
-    let object: Peer = serde_json::from_str(object).context("the Peer is not readable")?;
-    Ok(object
-        .status
-        .and_then(|status| status.report)
-        .map(Report::within_limits))
+    let status = status::<PeerStatus>(object).context("the Peer is not readable")?;
+    Ok(status.and_then(|status| status.report).map(Report::within_limits))
 }
 
 /// Reads the report of a ClusterReport, within its limits. `None` if nothing was reported yet.
 fn parse(object: &str) -> anyhow::Result<Option<Report>> {
+    let status = status::<Report>(object).context("the ClusterReport is not readable")?;
+    Ok(status.map(Report::within_limits))
+}
+
+/// Reads the status of an object.
+fn status<T: DeserializeOwned>(object: &str) -> serde_json::Result<Option<T>> {
     #[derive(Deserialize)]
-    struct ClusterReport {
-        status: Option<Report>,
+    struct Object<T> {
+        status: Option<T>,
     }
-    let object: ClusterReport = serde_json::from_str(object).context("the ClusterReport is not readable")?;
-    Ok(object.status.map(Report::within_limits))
+    let object: Object<T> = serde_json::from_str(object)?;
+    Ok(object.status)
 }
 
 #[cfg(test)]

@@ -13,14 +13,14 @@ use edgeward_decision::model::report::Report;
 use edgeward_peers::ClusterId;
 use futures::future;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Error};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Context;
+use super::{Context, write_status};
 use crate::api::{Peer, PeerSpec, PeerStatus};
 use crate::config::Versions;
 use crate::instruments::logs::LogLimit;
@@ -74,7 +74,7 @@ impl Peers {
         loop {
             let same = |one: &Config, other: &Config| one.peers == other.peers;
             let work = async {
-                let Some(settings) = config.peers.as_ref().filter(|peers| peers.enabled) else {
+                let Some(settings) = config.enabled_peers() else {
                     return;
                 };
                 let leadership = &self.context.leadership;
@@ -155,21 +155,10 @@ impl Peers {
         };
         for peer in near {
             let (name, status) = (peer.id.as_str(), self.status(peer, domain));
-            if objects
-                .get(name)
-                .is_some_and(|written| written.as_ref() == Some(&status))
-            {
+            if objects.get(name).and_then(Option::as_ref) == Some(&status) {
                 continue;
             }
-            let patch = Patch::Merge(json!({ "status": status }));
-            match api.patch_status(name, &PatchParams::default(), &patch).await {
-                Err(Error::Api(failure)) if failure.code == 404 => {
-                    api.create(&PostParams::default(), &Peer::new(name, PeerSpec {}))
-                        .await?;
-                    api.patch_status(name, &PatchParams::default(), &patch).await?;
-                }
-                patched => drop(patched?),
-            }
+            write_status(api, &Peer::new(name, PeerSpec {}), &status).await?;
             objects.insert(name.to_owned(), Some(status));
         }
         let is_gone = |name: &String| !near.iter().any(|peer| peer.id.as_str() == name);
@@ -189,7 +178,7 @@ impl Peers {
     fn status(&self, peer: &NearPeer, domain: &str) -> PeerStatus {
         let config = self.context.config.load();
         PeerStatus {
-            identity: format!("spiffe://{domain}/cluster/{}", peer.id.as_str()),
+            identity: peer.id.uri(domain),
             address: peer.address.to_string(),
             rtt_ms: Some((peer.rtt.as_millis_f64() * 10.0).round() / 10.0),
             seen: Some(peer.seen.strftime("%FT%TZ").to_string()),

@@ -9,14 +9,12 @@ use edgeward_decision::model::report::Report;
 use edgeward_decision::model::slo::Class;
 use edgeward_decision::placement::patch::timestamp;
 use edgeward_kube::units::{Micros, Moment, Now};
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Error};
-use serde_json::json;
+use kube::Api;
 use tokio::sync::watch;
 use tokio::task::block_in_place;
 use tokio::time::timeout;
 
-use super::Context;
+use super::{Context, write_status};
 use crate::api::{ClusterReport, ClusterReportSpec};
 use crate::config::Versions;
 use crate::instruments::logs::LogLimit;
@@ -136,15 +134,7 @@ async fn write(context: &Context, report: &Report, last: Option<i64>, now: Now) 
         time: timestamp(now.wall),
         ..report.clone()
     };
-    let patch = Patch::Merge(json!({ "status": report }));
-    match api.patch_status(NAME, &PatchParams::default(), &patch).await {
-        Err(Error::Api(status)) if status.code == 404 => {
-            let object = ClusterReport::new(NAME, ClusterReportSpec {});
-            api.create(&PostParams::default(), &object).await?;
-            api.patch_status(NAME, &PatchParams::default(), &patch).await?;
-        }
-        patched => drop(patched?),
-    }
+    write_status(&api, &ClusterReport::new(NAME, ClusterReportSpec {}), &report).await?;
     Ok(report)
 }
 

@@ -95,7 +95,7 @@ async fn exchange(
         replied.await.ok()?
     };
     match timeout(TIMEOUT, answering).await.ok().flatten() {
-        Some(reply) => ([(CONTENT_TYPE, "application/json")], reply).into_response(),
+        Some(reply) => json(reply),
         None => StatusCode::TOO_MANY_REQUESTS.into_response(),
     }
 }
@@ -103,9 +103,13 @@ async fn exchange(
 async fn reported(State(endpoint): State<Endpoint>, Extension(_): Extension<ClusterId>) -> Response {
     let report = endpoint.report.borrow().clone();
     match report.and_then(|report| serde_json::to_vec(&*report).ok()) {
-        Some(report) => ([(CONTENT_TYPE, "application/json")], report).into_response(),
+        Some(report) => json(report),
         None => StatusCode::NOT_FOUND.into_response(),
     }
+}
+
+fn json(bytes: Vec<u8>) -> Response {
+    ([(CONTENT_TYPE, "application/json")], bytes).into_response()
 }
 
 /// Accepts connections of verified members, and tells the routes which one it is.

@@ -5,19 +5,16 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use jiff::Timestamp;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::verify_server_cert_signed_by_trust_anchor;
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::{ParsedCertificate, ServerConfig};
+use rustls::pki_types::CertificateDer;
+use rustls::server::ServerConfig;
 use rustls::sign::SingleCertAndKey;
-use rustls::{ClientConfig, DigitallySignedStruct, Error as TlsError, RootCertStore, SignatureScheme};
 use tokio_rustls::TlsConnector;
 use x509_parser::extensions::GeneralName;
 
 use super::clients::ClientCa;
+use super::served::with_any_name;
 use super::verification::parse;
-use super::{ALPN, Pair, provider, settings};
+use super::{ALPN, Pair, settings};
 use crate::platform::files::Content;
 
 /// Both sides of mutual TLS. Each side accepts only certificates of the authorities that have not expired.
@@ -48,16 +45,10 @@ impl Member {
         let authorities = ClientCa::from_contents(std::slice::from_ref(authorities), now);
         let authorities = authorities.with_context(|| format!("{path} cannot be used"))?;
         let server = settings(Some(&pair), Some(&authorities), now)?;
-        let verifier = Arc::new(AnyMember {
-            provider: provider(),
-            authorities: authorities.roots(now),
-        });
-        ensure!(
-            !verifier.authorities.is_empty(),
-            "all authorities in {path} have expired"
-        );
-        let client = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
-        let client = client.dangerous().with_custom_certificate_verifier(verifier);
+        let authorities = authorities.roots(now);
+        ensure!(!authorities.is_empty(), "all authorities in {path} have expired");
+        // The URI name of a server is checked before anything is sent.
+        let client = with_any_name(Some(authorities))?;
         let mut client = client.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&pair.key))));
         client.alpn_protocols = vec![ALPN.to_vec()];
         Ok(Self {
@@ -82,49 +73,4 @@ fn uri_of(leaf: &CertificateDer<'_>) -> Option<String> {
     };
     let uris: Vec<_> = names.value.general_names.iter().filter_map(uri).collect();
     <[String; 1]>::try_from(uris).ok().map(|[uri]| uri)
-}
-
-/// Accepts a server with a certificate of these authorities, under any name: its URI name is checked before anything is sent.
-#[derive(Debug)]
-struct AnyMember {
-    provider: Arc<CryptoProvider>,
-    authorities: RootCertStore,
-}
-
-impl ServerCertVerifier for AnyMember {
-    fn verify_server_cert(
-        &self,
-        leaf: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, TlsError> {
-        let leaf = ParsedCertificate::try_from(leaf)?;
-        let algorithms = self.provider.signature_verification_algorithms.all;
-        verify_server_cert_signed_by_trust_anchor(&leaf, &self.authorities, intermediates, now, algorithms)?;
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        verify_tls12_signature(message, leaf, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        verify_tls13_signature(message, leaf, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
 }

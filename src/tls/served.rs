@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WantsClientCert, verify_server_cert_signed_by_trust_anchor};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error as TlsError, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{ClientConfig, ConfigBuilder, DigitallySignedStruct, Error as TlsError, RootCertStore, SignatureScheme};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -59,13 +61,25 @@ pub async fn shown(address: &str, name: &str) -> Result<Chain, String> {
 /// # Errors
 /// Never with our provider.
 pub(crate) fn with_anybody() -> Result<TlsConnector, TlsError> {
-    let provider = super::provider();
-    let anybody = Arc::new(Anybody(Arc::clone(&provider)));
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let config = config.dangerous().with_custom_certificate_verifier(anybody);
-    let mut config = config.with_no_client_auth();
+    let mut config = with_any_name(None)?.with_no_client_auth();
     config.alpn_protocols = vec![super::ALPN.to_vec()];
     Ok(Arc::new(config).into())
+}
+
+/// Begins the settings of a TLS client that accepts servers under any name: with a certificate of these authorities, or with any.
+///
+/// # Errors
+/// Never with our provider.
+pub(super) fn with_any_name(
+    authorities: Option<RootCertStore>,
+) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, TlsError> {
+    let provider = super::provider();
+    let verifier = Arc::new(AnyName {
+        provider: Arc::clone(&provider),
+        authorities,
+    });
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(config.dangerous().with_custom_certificate_verifier(verifier))
 }
 
 /// Makes the TLS handshake of this client, which asks for `name`.
@@ -79,17 +93,26 @@ pub(crate) async fn connect(
 }
 
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AnyName {
+    provider: Arc<CryptoProvider>,
+    /// `None` accepts every certificate.
+    authorities: Option<RootCertStore>,
+}
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyName {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
         _: &ServerName<'_>,
         _: &[u8],
-        _: UnixTime,
+        now: UnixTime,
     ) -> Result<ServerCertVerified, TlsError> {
+        if let Some(authorities) = &self.authorities {
+            let leaf = ParsedCertificate::try_from(leaf)?;
+            let algorithms = self.provider.signature_verification_algorithms.all;
+            verify_server_cert_signed_by_trust_anchor(&leaf, authorities, intermediates, now, algorithms)?;
+        }
         Ok(ServerCertVerified::assertion())
     }
 
@@ -99,7 +122,7 @@ impl ServerCertVerifier for Anybody {
         leaf: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, TlsError> {
-        verify_tls12_signature(message, leaf, signed, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(message, leaf, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -108,11 +131,11 @@ impl ServerCertVerifier for Anybody {
         leaf: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, TlsError> {
-        verify_tls13_signature(message, leaf, signed, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(message, leaf, signed, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 

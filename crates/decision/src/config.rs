@@ -298,6 +298,11 @@ impl Config {
         }]))
     }
 
+    /// The section `peers`, if it is enabled.
+    pub fn enabled_peers(&self) -> Option<&Peers> {
+        self.peers.as_ref().filter(|peers| peers.enabled)
+    }
+
     /// Whether a pod of this SLO may leave the edge, as far as it and the configuration say.
     pub fn may_offload(&self, slo: &Slo) -> bool {
         self.enable_offload && slo.offload_allowed

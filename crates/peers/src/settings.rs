@@ -20,6 +20,17 @@ impl ClusterId {
         is_valid.then(|| Self(id.to_owned()))
     }
 
+    /// Reads the URI name `spiffe://DOMAIN/cluster/ID` of a certificate.
+    pub fn of_uri(uri: &str) -> Option<(&str, Self)> {
+        let (domain, id) = uri.strip_prefix("spiffe://")?.split_once("/cluster/")?;
+        Some((domain, Self::parse(id)?))
+    }
+
+    /// The URI name of this cluster in a trust domain.
+    pub fn uri(&self, domain: &str) -> String {
+        format!("spiffe://{domain}/cluster/{}", self.0)
+    }
+
     /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -58,9 +69,8 @@ impl Settings {
     /// The peer that a verified certificate belongs to, by its URI SAN `spiffe://DOMAIN/cluster/ID`. `None` if it is of
     /// another federation, denied or this cluster. Call it before anything is sent or read.
     pub fn identify(&self, uri: &str) -> Option<ClusterId> {
-        let path = uri.strip_prefix("spiffe://")?.strip_prefix(self.domain.as_str())?;
-        let id = ClusterId::parse(path.strip_prefix("/cluster/")?)?;
-        self.admits(&id).then_some(id)
+        let (domain, id) = ClusterId::of_uri(uri)?;
+        (domain == self.domain && self.admits(&id)).then_some(id)
     }
 
     pub(crate) fn admits(&self, id: &ClusterId) -> bool {

@@ -212,7 +212,7 @@ proptest! {
                 prop_assert!(rtt == *last || rtt == *before, "{rtt}, and measured were {before} and {last}");
                 prop_assert!(rtt.as_millis_f64() <= bound && peer.is_verified);
             }
-            prop_assert!(open.len() <= 8 && spent.len() <= 16, "{spent:?}");
+            prop_assert!(open.len() <= 3 && spent.len() <= 16, "{spent:?}");
         }
     }
 }

@@ -229,19 +229,17 @@ fn workload(
             other => skipped.push(format!("{source}: trait {other} of component {name}")),
         }
     }
-    let (api, kind, name, spec) = match kind.as_str() {
-        "task" => {
-            let name = format!("{}-{name}", application.name);
-            ("batch/v1", "Job", name, json!({"parallelism": count, "template": pod}))
-        }
+    let name = match kind.as_str() {
+        "task" => format!("{}-{name}", application.name),
+        _ => name.clone(),
+    };
+    let (api, kind, spec) = match kind.as_str() {
+        "task" => ("batch/v1", "Job", json!({"parallelism": count, "template": pod})),
         "cron-task" => {
             let job = json!({"spec": {"parallelism": count, "template": pod}});
-            ("batch/v1", "CronJob", name.clone(), json!({"jobTemplate": job}))
+            ("batch/v1", "CronJob", json!({"jobTemplate": job}))
         }
-        _ => {
-            let spec = json!({"replicas": replicas, "template": pod});
-            ("apps/v1", "Deployment", name.clone(), spec)
-        }
+        _ => ("apps/v1", "Deployment", json!({"replicas": replicas, "template": pod})),
     };
     let metadata = without_nulls(json!({"name": name, "namespace": application.namespace}));
     Ok(json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec}))

@@ -159,15 +159,19 @@ pub fn in_another_with_gangs<T>(
 /// Runs a script in a cluster of its own, in the network namespace of the caller. edgeward must stay within its rights.
 pub fn alone(program: &Path, name: &str, script: impl FnOnce(&Fixture<'_>) -> Result<()>) -> Result<()> {
     let binaries = control_plane::binaries()?.context("there is no control plane to be had")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    let runtime = runtime()?;
     let plane = ControlPlane::start(&runtime, &binaries, &Shape::default())?;
     let fixture = Fixture::open(&plane, &runtime, program, name, Domain::Shared)?;
     script(&fixture).map_err(|error| fixture.with_logs(error))?;
     let calls = plane.calls_of_edgeward()?;
     plane.rights.prove(&calls, &plane.rights.homes(), false)
+}
+
+fn runtime() -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
 }
 
 fn in_cluster_of<T>(
@@ -200,10 +204,7 @@ fn start(suite: &'static Suite, wanted: Vec<(&'static str, Needs)>) -> Result<Op
         .install_default()
         .ok()
         .context("another TLS provider is installed")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    let runtime = runtime()?;
     let shape = Shape {
         is_measured: suite.measures,
         ..Shape::default()
