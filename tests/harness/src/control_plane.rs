@@ -37,11 +37,15 @@ pub const WORKS_ON: &str = "edgeward.test/works-on-";
 /// Namespaces that the audit log leaves out, because their pods are too large.
 pub(crate) const NOT_AUDITED: [&str; 3] = ["hostile-pods-largest", "hostile-pods-gated", "hostile-pods-managed"];
 
+const API_SERVER: &str = "kube-apiserver";
 const SCHEDULER: &str = "kube-scheduler";
 
-/// Log message for which kube-scheduler is restarted. It appears when it has missed the deletion of a pod whose name was
-/// reused (`cache.UpdatePod` of Kubernetes 1.36). A pause of the machine that closes its watch is enough for that.
-const CURABLE: &str = "Scheduler cache is corrupted";
+/// Log messages of Kubernetes 1.36 for which a program is started again.
+///
+/// - kube-scheduler: it has missed the deletion of a pod whose name was reused (`cache.UpdatePod`). A pause of the machine that
+///   closes its watch is enough for that.
+/// - kube-apiserver: it merges the OpenAPI documents just before a new definition's document is stored (`cached.Atomic`).
+const CURABLE: &str = "Scheduler cache is corrupted|kube-openapi/pkg/cached.*Atomic";
 
 /// Runs a program, and again when its log has a curable message. Arguments: the log of a run, the message, and the program with
 /// its arguments. Each log is printed when its run has ended.
@@ -169,6 +173,16 @@ impl ControlPlane {
         let (binaries, files) = (&self.binaries, &self.files);
         let dir = self.dir.path().to_owned();
         let start = |name: &str, args: Vec<String>| Process::start(name, &binaries.join(name), &args, &dir);
+        // A measured program is a process of its own.
+        let restarted = |name: &str, args: Vec<String>| match shape.is_measured {
+            true => start(name, args),
+            false => {
+                let log = running_log(&dir, name).display().to_string();
+                let program = binaries.join(name).display().to_string();
+                let shell = ["-c", UNTIL_INCURABLE, "sh", &log, CURABLE, &program].map(str::to_owned);
+                Process::start(name, Path::new("sh"), &[&shell[..], &args].concat(), &dir)
+            }
+        };
 
         self.processes.push(start("etcd", etcd_args(&dir, ports))?);
         let mut args = api_server_args(files, ports);
@@ -177,7 +191,7 @@ impl ControlPlane {
             let gates = format!("--feature-gates={GANGS}");
             args.extend([gates, "--runtime-config=scheduling.k8s.io/v1alpha2=true".to_owned()]);
         }
-        self.processes.push(start("kube-apiserver", args)?);
+        self.processes.push(restarted(API_SERVER, args)?);
         eventually("kube-apiserver is ready", BOUND, || {
             self.processes.iter_mut().try_for_each(Process::ensure_running)?;
             self.kubectl.run(&["get", "--raw", "/readyz"], "")
@@ -188,15 +202,7 @@ impl ControlPlane {
             controller_manager_args(&dir, files, ports, shape),
         )?);
         let args = component_args(&dir, files, ports.scheduler, shape);
-        self.processes.push(match shape.is_measured {
-            true => start(SCHEDULER, args)?,
-            false => {
-                let log = dir.join("kube-scheduler-running.log").display().to_string();
-                let program = binaries.join(SCHEDULER).display().to_string();
-                let shell = ["-c", UNTIL_INCURABLE, "sh", &log, CURABLE, &program].map(str::to_owned);
-                Process::start(SCHEDULER, Path::new("sh"), &[&shell[..], &args].concat(), &dir)?
-            }
-        });
+        self.processes.push(restarted(SCHEDULER, args)?);
         if shape.real_node.is_some() {
             return Ok(());
         }
@@ -297,7 +303,7 @@ impl ControlPlane {
 
     /// Log lines of the API server, one for each failed call of the webhook at this address after which it failed open.
     pub(crate) fn failed_open(&self, url: &str) -> Result<Vec<String>> {
-        let log = fs::read_to_string(self.dir.path().join("kube-apiserver.log"))?;
+        let log = fs::read_to_string(running_log(self.dir.path(), API_SERVER))?;
         let lines = log
             .lines()
             .filter(|line| line.contains("failing open") && line.contains(url));
@@ -331,6 +337,11 @@ impl ControlPlane {
     fn tails(&self) -> String {
         self.processes.iter().map(Process::tail).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// The log of a program that is started again, since its last start.
+fn running_log(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}-running.log"))
 }
 
 const AUDIT_LOG: &str = "audit.log";

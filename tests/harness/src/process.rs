@@ -88,8 +88,13 @@ impl Process {
         self.child.id()
     }
 
+    /// Sends a signal to the process and its children.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        kill_process(self.pid()?, signal).with_context(|| format!("cannot send {signal:?} to {}", self.name))
+        let pid = self.pid()?;
+        // The process group exists if setpriv does.
+        kill_process_group(pid, signal)
+            .or_else(|_| kill_process(pid, signal))
+            .with_context(|| format!("cannot send {signal:?} to {}", self.name))
     }
 
     /// Pauses the process until the returned value is dropped.
@@ -116,11 +121,7 @@ impl Process {
     pub fn kill(&mut self) -> Result<()> {
         // A child that was not reaped yet keeps its pid, so this cannot hit another process.
         if self.child.try_wait()?.is_none() {
-            let pid = self.pid()?;
-            // Kills the process group first. It exists if setpriv does.
-            if kill_process_group(pid, Signal::KILL).is_err() {
-                kill_process(pid, Signal::KILL)?;
-            }
+            self.signal(Signal::KILL)?;
             self.child.wait()?;
         }
         Ok(())
