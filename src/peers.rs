@@ -109,8 +109,9 @@ enum Done {
 type Requests = FuturesUnordered<BoxFuture<'static, Done>>;
 
 impl Peers {
-    /// Serves peers on this listener, and looks for peers in rounds of 7.5 to 12.5 s. Never returns.
-    pub async fn run(self, listener: TcpListener) {
+    /// Serves peers on this listener, and looks for peers in rounds of 7.5 to 12.5 s. Returns only when the certificate cannot be
+    /// used any more: it has expired, or all authorities have.
+    pub async fn run(self, listener: TcpListener) -> anyhow::Error {
         let settings = Arc::new(self.membership.settings(&self.settings));
         let tls = RustlsConfig::from_config(Arc::clone(&self.membership.member.load().server));
         let (sender, asked) = mpsc::channel(WAITING);
@@ -139,7 +140,11 @@ impl Peers {
             near: self.near,
             clock: self.clock,
         };
-        tokio::join!(serving, discovery.run(asked), self.membership.follow(tls, self.clock));
+        tokio::select! {
+            never = serving => never,
+            never = discovery.run(asked) => never,
+            error = self.membership.follow(tls, self.clock) => error,
+        }
     }
 }
 
@@ -156,7 +161,7 @@ struct Discovery {
 }
 
 impl Discovery {
-    async fn run(mut self, mut asked: mpsc::Receiver<Asked>) {
+    async fn run(mut self, mut asked: mpsc::Receiver<Asked>) -> ! {
         let mut requests = Requests::new();
         let mut round = pin!(tokio::time::sleep(Duration::ZERO));
         loop {
@@ -227,7 +232,7 @@ impl Discovery {
                 tracing::debug!(%address, error = format!("{error:#}"), "a peer did not answer");
                 self.handle(Input::Failed { address }, requests);
             }
-            Done::Reported(id, Ok(report)) => self.hear(id, report),
+            Done::Reported(id, Ok(report)) => self.hear(id, Ok(report)),
             Done::Reported(id, Err(error)) => {
                 tracing::debug!(peer = id.as_str(), error = format!("{error:#}"), "no report");
             }
@@ -235,11 +240,19 @@ impl Discovery {
         self.publish();
     }
 
-    fn hear(&mut self, id: ClusterId, report: Option<Report>) {
+    /// Notes that a peer answered. Without a readable report its last one stays, which is ignored once it is old.
+    fn hear(&mut self, id: ClusterId, report: anyhow::Result<Option<Report>>) {
+        let report = match report {
+            Ok(report) => report.map(Arc::new),
+            Err(error) => {
+                tracing::debug!(peer = id.as_str(), error = format!("{error:#}"), "no report");
+                self.heard.get(&id).and_then(|heard| heard.report.clone())
+            }
+        };
         let heard = Heard {
             at: self.clock.moment(),
             wall: self.clock.wall(),
-            report: report.map(Arc::new),
+            report,
         };
         self.heard.insert(id, heard);
     }
@@ -340,8 +353,9 @@ impl Membership {
         }
     }
 
-    /// Takes over new files, and drops authorities that have expired. Bad files are refused with a warning.
-    async fn follow(mut self, tls: RustlsConfig, clock: Clock) {
+    /// Takes over new files, and drops authorities that have expired. Bad files are refused with a warning. Returns why the
+    /// present ones cannot be used any more.
+    async fn follow(mut self, tls: RustlsConfig, clock: Clock) -> anyhow::Error {
         loop {
             tokio::select! {
                 changed = self.files.changed() => {
@@ -359,7 +373,7 @@ impl Membership {
                 () = tokio::time::sleep(PERIOD) => {
                     let contents: &[Content] = &self.contents;
                     if let Err(error) = self.load(contents, clock) {
-                        tracing::warn!(error = format!("{error:#}"), "the certificate for peers cannot be used any more");
+                        return error.context("the certificate for peers cannot be used any more");
                     }
                 }
             }
@@ -387,3 +401,6 @@ fn of_uri(uri: &str) -> anyhow::Result<(String, ClusterId)> {
     })?;
     Ok((domain.to_owned(), id))
 }
+
+#[cfg(test)]
+mod tests;

@@ -107,9 +107,14 @@ impl Reports {
                 Event::Init | Event::InitDone => continue,
             };
             let name = object.meta().name.clone().unwrap_or_default();
-            let report = if exists { parse_peer(object.json())? } else { None };
+            let report = if exists { parse_peer(object.json()) } else { Ok(None) };
+            // One that cannot be read must not hold up the others.
+            let report = report.unwrap_or_else(|error| {
+                tracing::warn!(peer = name, error = format!("{error:#}"), "the report cannot be read");
+                None
+            });
             let known = last.insert(name.clone(), report.clone());
-            let site = site_of(config, &name).filter(|_| !is_listed && known.as_ref() != Some(&report));
+            let site = refined_site(config, &name).filter(|_| !is_listed && known.as_ref() != Some(&report));
             if let Some(site) = site {
                 let report = report.map(Arc::new);
                 self.changes.send(Change::Report(site.to_owned(), report)).await;
@@ -188,27 +193,29 @@ fn sources(config: &Config) -> BTreeMap<&str, &SecretRef> {
         .collect()
 }
 
-/// The site that a peer refines: the Liqo site of its cluster, unless that names a kubeconfig.
+/// The Liqo site whose remote cluster has this id.
 pub fn site_of<'c>(config: &'c Config, id: &str) -> Option<&'c str> {
     let mut sites = config.sites.iter();
-    let site = sites.find(|site| site.remote_cluster() == Some(id))?;
-    let has_kubeconfig = site
-        .report
-        .as_ref()
-        .is_some_and(|source| source.kubeconfig_secret_ref.is_some());
-    (!has_kubeconfig).then_some(&*site.name)
+    sites
+        .find(|site| site.remote_cluster() == Some(id))
+        .map(|site| &*site.name)
+}
+
+/// The site that the report of this peer counts for: the one of its cluster, unless that names a kubeconfig.
+pub fn refined_site<'c>(config: &'c Config, id: &str) -> Option<&'c str> {
+    site_of(config, id).filter(|site| !sources(config).contains_key(site))
 }
 
 /// Reads the report of a Peer. `None` if it reports nothing.
 fn parse_peer(object: &str) -> anyhow::Result<Option<Report>> {
     let status = status::<PeerStatus>(object).context("the Peer is not readable")?;
-    Ok(status.and_then(|status| status.report).map(Report::within_limits))
+    Ok(status.and_then(|status| status.report?.within_limits()))
 }
 
-/// Reads the report of a ClusterReport, within its limits. `None` if nothing was reported yet.
+/// Reads the report of a ClusterReport, within its limits. `None` if nothing was reported yet, or without a time.
 fn parse(object: &str) -> anyhow::Result<Option<Report>> {
     let status = status::<Report>(object).context("the ClusterReport is not readable")?;
-    Ok(status.map(Report::within_limits))
+    Ok(status.and_then(Report::within_limits))
 }
 
 /// Reads the status of an object.
@@ -230,11 +237,13 @@ mod tests {
     #[test]
     fn report_is_read_within_its_limits() {
         let shape = json!({"cpu": "4", "memory": "8Gi", "pods": 9, "nodes": 1, "gpus": 1});
-        let status = json!({"room": vec![shape; 99], "components": vec!["a"; 999], "traits": {"all": vec!["b"; 999]}});
+        let gated = json!({"batch": 1, "other": 2});
+        let status = json!({"time": "2026-11-30T08:00:00Z", "gated": gated, "room": vec![shape; 99], "components": vec!["a"; 999], "traits": {"all": vec!["b"; 999]}});
         let report = parse(&json!({"status": status}).to_string()).unwrap().unwrap();
         assert_eq!((report.components.len(), report.traits.all.len()), (256, 64));
         assert_eq!(report.room.largest("cpu"), Some(4_000));
-        for nothing in [json!({}), json!({"status": null})] {
+        assert_eq!(report.gated, [("batch".to_owned(), 1)].into());
+        for nothing in [json!({}), json!({"status": null}), json!({"status": {"time": "today"}})] {
             assert_eq!(parse(&nothing.to_string()).unwrap(), None);
         }
         assert!(parse(r#"{"status": {"room": [{"cpu": "many"}]}}"#).is_err());

@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use clap::{Args, Subcommand};
 use edgeward_decision::model::report::Report;
 use edgeward_decision::placement::patch::timestamp;
+use jiff::Timestamp;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::json;
@@ -28,10 +29,13 @@ use crate::serve::{address, bind, tokio_runtime};
 /// Interval at which the report is made anew.
 const REPORT_PERIOD: Duration = Duration::from_secs(5);
 
+/// A peer that was not seen for this long is not suggested: a leader would have removed it.
+const LAST_SEEN: Duration = Duration::from_secs(5 * 60);
+
 /// Look for the clusters near this one, without a Kubernetes cluster.
 ///
 /// Answers peers and looks for them as `serve` does on the leader, for trials and for places without Kubernetes. Prints a line of
-/// JSON at the end of each round of 10 s: the near peers, by id. With a section `report` in the configuration, peers may read the
+/// JSON at the end of each round of about 10 s: the near peers, by id. With a section `report` in the configuration, peers may read the
 /// free room of the edge in the fleet file.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -47,8 +51,8 @@ pub(super) struct Peers {
 enum Command {
     /// Print the `liqoctl peer` line for the nearest cluster with free room that is no site yet.
     ///
-    /// Reads the Peer objects that `serve` keeps (setting `peers`), and changes nothing. The amounts are what the cluster reports
-    /// as free.
+    /// Reads the Peer objects that `serve` keeps (setting `peers`), and changes nothing. Peers that were not seen for 5 minutes do
+    /// not count. The amounts are what the cluster reports as free.
     #[command(after_help = "Exit codes: 0 a line was printed; 1 no such cluster, or no answer.")]
     Suggest {
         #[command(flatten)]
@@ -136,7 +140,7 @@ impl Agent {
             }
         };
         tokio::select! {
-            () = looking.run(listener) => Ok(()),
+            error = looking.run(listener) => Err(error),
             () = file.follow() => Ok(()),
             () = reporting => Ok(()),
             printed = print_rounds(near) => printed,
@@ -170,11 +174,14 @@ fn line(peer: &NearPeer) -> serde_json::Value {
 async fn suggest(connection: &Connection) -> anyhow::Result<String> {
     let api = Api::<api::Peer>::all(connection.client.clone());
     let peers = connection.list(&api, ListParams::default(), Some).await?;
+    let now = Timestamp::now();
     let usable = peers.iter().filter_map(|peer| {
         let (name, status) = (peer.metadata.name.as_deref()?, peer.status.as_ref()?);
         let room = status.report.as_ref()?.room.total();
         let has_room = room.cpu.0 > 0 && room.memory.0 > 0 && room.pods > 0;
-        (status.site.is_none() && has_room).then_some((status.rtt_ms?, name, room))
+        let seen: Timestamp = status.seen.as_ref()?.parse().ok()?;
+        let is_there = now.duration_since(seen).unsigned_abs() < LAST_SEEN;
+        (status.site.is_none() && has_room && is_there).then_some((status.rtt_ms?, name, room))
     });
     let best = usable.min_by(|one, other| one.0.total_cmp(&other.0));
     let (rtt, name, room) = best.with_context(|| {

@@ -25,7 +25,7 @@ use crate::api::{Peer, PeerSpec, PeerStatus};
 use crate::config::Versions;
 use crate::instruments::logs::LogLimit;
 use crate::peers::{self, Membership, Near, NearPeer};
-use crate::reports::site_of;
+use crate::reports::{refined_site, site_of};
 
 /// Name of the Service at which peers reach this cluster, and of its EndpointSlice.
 const SERVICE: &str = "edgeward-peers";
@@ -78,19 +78,33 @@ impl Peers {
                     return;
                 };
                 let leadership = &self.context.leadership;
-                while leadership.during(self.lead(settings)).await.is_none() {}
+                while leadership.during(self.lead(settings)).await.is_none() {
+                    self.context.metrics.near_peers.set(0);
+                }
             };
-            config = versions.until_other(&config, same, work).await;
+            let next = versions.until_other(&config, same, work).await;
+            self.context.metrics.near_peers.set(0);
+            if config.enabled_peers().is_some() && next.enabled_peers().is_none() {
+                self.clear().await;
+            }
+            config = next;
         }
     }
 
+    /// Looks for peers for ever. A failure is logged if it differs from the last one.
     async fn lead(&self, settings: &Settings) {
+        let mut last = String::new();
         loop {
             let error = match self.open().await {
-                Ok((membership, listener)) => return self.look(settings, membership, listener).await,
-                Err(error) => format!("{error:#}"),
+                Ok((membership, listener)) => self.look(settings, membership, listener).await,
+                Err(error) => error,
             };
-            tracing::warn!(error, "peers cannot be looked for; it is tried again");
+            self.context.metrics.near_peers.set(0);
+            let error = format!("{error:#}");
+            if error != last {
+                tracing::warn!(error, "peers cannot be looked for; it is tried again");
+                last = error;
+            }
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -101,7 +115,8 @@ impl Peers {
         Ok((membership, listener))
     }
 
-    async fn look(&self, settings: &Settings, membership: Membership, listener: TcpListener) {
+    /// Returns why the certificate cannot be used any more.
+    async fn look(&self, settings: &Settings, membership: Membership, listener: TcpListener) -> anyhow::Error {
         let (sender, near) = watch::channel(Near::default());
         tracing::info!(id = membership.id().as_str(), listen = %self.options.peers_listen, "looking for peers");
         let domain = membership.domain().to_owned();
@@ -110,16 +125,20 @@ impl Peers {
             settings: settings.clone(),
             membership,
             report: self.report.clone(),
-            refines: Box::new(move |id: &ClusterId| site_of(&config.load(), id.as_str()).is_some()),
+            refines: Box::new(move |id: &ClusterId| refined_site(&config.load(), id.as_str()).is_some()),
             near: sender,
             clock: self.context.clock,
             metrics: Arc::clone(&self.context.metrics),
         };
-        tokio::join!(looking.run(listener), self.keep(near, &domain), self.announce());
+        tokio::select! {
+            error = looking.run(listener) => error,
+            never = self.keep(near, &domain) => never,
+            never = self.announce() => never,
+        }
     }
 
     /// Keeps the Peer objects for ever. The first failure of a series is logged; the next pass tries again.
-    async fn keep(&self, mut near: watch::Receiver<Near>, domain: &str) {
+    async fn keep(&self, mut near: watch::Receiver<Near>, domain: &str) -> ! {
         let api = Api::<Peer>::all(self.context.client.clone());
         let limit = LogLimit::new(self.context.clock);
         let (mut objects, begun) = (None, Instant::now());
@@ -127,7 +146,10 @@ impl Peers {
             let current = near.borrow_and_update().peers.clone();
             self.context.metrics.near_peers.set(current.len() as i64);
             let is_found = begun.elapsed() > SEARCH;
-            if let Err(error) = self.write(&api, &current, domain, &mut objects, is_found).await
+            let statuses = current
+                .iter()
+                .map(|peer| (peer.id.as_str().to_owned(), self.status(peer, domain)));
+            if let Err(error) = write(&api, &statuses.collect(), &mut objects, is_found).await
                 && let Some(held_back) = limit.due("peers")
             {
                 tracing::warn!(%error, held_back, "Peer objects cannot be kept");
@@ -139,40 +161,22 @@ impl Peers {
         }
     }
 
-    /// Writes the statuses that changed, and deletes the objects of peers that are not near any more. `objects` holds the status
-    /// of each object that this replica wrote; others are deleted once all peers are found.
-    async fn write(
-        &self,
-        api: &Api<Peer>,
-        near: &[NearPeer],
-        domain: &str,
-        objects: &mut Option<BTreeMap<String, Option<PeerStatus>>>,
-        is_found: bool,
-    ) -> kube::Result<()> {
-        let objects = match objects {
-            Some(objects) => objects,
-            none => none.insert(listed(api).await?),
+    /// Removes what this replica keeps, after the configuration was changed. The leader does it.
+    async fn clear(&self) {
+        let api = Api::<Peer>::all(self.context.client.clone());
+        let clearing = async {
+            for name in listed(&api).await?.keys() {
+                delete(&api, name).await?;
+            }
+            match own_address() {
+                Some(address) => self.write_slice(address, false).await,
+                None => Ok(()),
+            }
         };
-        for peer in near {
-            let (name, status) = (peer.id.as_str(), self.status(peer, domain));
-            if objects.get(name).and_then(Option::as_ref) == Some(&status) {
-                continue;
-            }
-            write_status(api, &Peer::new(name, PeerSpec {}), &status).await?;
-            objects.insert(name.to_owned(), Some(status));
+        let cleared = tokio::time::timeout(PAUSE, self.context.leadership.during(clearing)).await;
+        if let Ok(Some(Err(error))) = cleared {
+            tracing::warn!(%error, "Peer objects and the EndpointSlice of peers are not removed");
         }
-        let is_gone = |name: &String| !near.iter().any(|peer| peer.id.as_str() == name);
-        let gone = objects
-            .iter()
-            .filter(|(name, written)| is_gone(name) && (written.is_some() || is_found));
-        for name in gone.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-            match api.delete(&name, &DeleteParams::default()).await {
-                Err(Error::Api(failure)) if failure.code == 404 => {}
-                deleted => drop(deleted?),
-            }
-            objects.remove(&name);
-        }
-        Ok(())
     }
 
     fn status(&self, peer: &NearPeer, domain: &str) -> PeerStatus {
@@ -188,15 +192,27 @@ impl Peers {
         }
     }
 
-    /// Makes this replica the one that the Service of peers leads to. Outside a pod there is no Service.
-    async fn announce(&self) {
-        let Some(address) = std::env::var("POD_IP")
-            .ok()
-            .and_then(|address| address.parse::<IpAddr>().ok())
-        else {
-            return;
+    /// Makes this replica the one that the Service of peers leads to, again and again. Outside a pod there is no Service.
+    async fn announce(&self) -> ! {
+        let address = match own_address() {
+            Some(address) => address,
+            None => future::pending().await,
         };
+        loop {
+            let pause = match self.write_slice(address, true).await {
+                Ok(()) => SEARCH,
+                Err(error) => {
+                    tracing::warn!(%error, "the EndpointSlice of peers cannot be written; it is tried again");
+                    PAUSE
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn write_slice(&self, address: IpAddr, is_listening: bool) -> kube::Result<()> {
         let api = Api::<EndpointSlice>::namespaced(self.context.client.clone(), &self.namespace);
+        let endpoint = json!({"addresses": [address], "conditions": {"ready": true}});
         let slice = json!({
             "apiVersion": "discovery.k8s.io/v1",
             "kind": "EndpointSlice",
@@ -205,14 +221,58 @@ impl Peers {
                 "labels": {"kubernetes.io/service-name": SERVICE, "endpointslice.kubernetes.io/managed-by": MANAGER},
             },
             "addressType": if address.is_ipv4() { "IPv4" } else { "IPv6" },
-            "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
+            "endpoints": if is_listening { json!([endpoint]) } else { json!([]) },
             "ports": [{"name": "peers", "port": self.options.peers_listen.port(), "protocol": "TCP"}],
         });
         let force = PatchParams::apply(MANAGER).force();
-        while let Err(error) = api.patch(SERVICE, &force, &Patch::Apply(&slice)).await {
-            tracing::warn!(%error, "the EndpointSlice of peers cannot be written; it is tried again");
-            tokio::time::sleep(PAUSE).await;
+        api.patch(SERVICE, &force, &Patch::Apply(&slice)).await.map(drop)
+    }
+}
+
+/// Writes the statuses that changed, and deletes the objects of peers that are not near any more. `objects` holds the status of
+/// each object that this replica wrote; others are deleted once all peers are found. An object that the API server refuses does
+/// not hold up the others.
+async fn write(
+    api: &Api<Peer>,
+    near: &BTreeMap<String, PeerStatus>,
+    objects: &mut Option<BTreeMap<String, Option<PeerStatus>>>,
+    is_found: bool,
+) -> kube::Result<()> {
+    let objects = match objects {
+        Some(objects) => objects,
+        none => none.insert(listed(api).await?),
+    };
+    let mut refused = Ok(());
+    for (name, status) in near {
+        let written = objects.entry(name.clone()).or_default();
+        if written.as_ref() == Some(status) {
+            continue;
         }
+        match write_status(api, &Peer::new(name, PeerSpec {}), status).await {
+            Ok(()) => *written = Some(status.clone()),
+            Err(error @ Error::Api(_)) => refused = Err(error),
+            Err(error) => return Err(error),
+        }
+    }
+    let gone = objects
+        .iter()
+        .filter(|(name, written)| !near.contains_key(*name) && (written.is_some() || is_found));
+    for name in gone.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+        delete(api, &name).await?;
+        objects.remove(&name);
+    }
+    refused
+}
+
+/// The address of this pod, which `deploy/peers` puts into the environment.
+fn own_address() -> Option<IpAddr> {
+    std::env::var("POD_IP").ok()?.parse().ok()
+}
+
+async fn delete(api: &Api<Peer>, name: &str) -> kube::Result<()> {
+    match api.delete(name, &DeleteParams::default()).await {
+        Err(Error::Api(failure)) if failure.code == 404 => Ok(()),
+        deleted => deleted.map(drop),
     }
 }
 
@@ -222,4 +282,41 @@ async fn listed(api: &Api<Peer>) -> kube::Result<BTreeMap<String, Option<PeerSta
     Ok(objects
         .filter_map(|object| Some((object.metadata.name?, None)))
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::testkit::{api_server, failure};
+
+    #[tokio::test]
+    async fn refused_object_holds_up_no_other() {
+        let calls = Arc::new(Mutex::new(vec![]));
+        let seen = Arc::clone(&calls);
+        let client = api_server(move |method, uri, _| {
+            let path = uri.path().rsplit("/peers").next().unwrap_or_default().to_owned();
+            seen.lock().unwrap().push(format!("{method} {path}"));
+            let listed = json!({"metadata": {}, "items": [{"metadata": {"name": "left"}}]});
+            let answer = match &*path {
+                "" => (200, listed),
+                "/bad/status" => failure(422, "status.report.time is no date"),
+                _ => (200, json!({"metadata": {"name": "any"}, "spec": {}})),
+            };
+            async move { answer }
+        });
+        let (api, mut objects) = (Api::all(client), None);
+        let status = PeerStatus::default();
+        let near = ["bad", "good"].map(|name| (name.to_owned(), status.clone())).into();
+        for (near, is_found, expected) in [
+            (&near, false, vec!["GET ", "PATCH /bad/status", "PATCH /good/status"]),
+            (&near, true, vec!["PATCH /bad/status", "DELETE /left"]),
+            (&BTreeMap::new(), true, vec!["DELETE /bad", "DELETE /good"]),
+        ] {
+            let wrote = write(&api, near, &mut objects, is_found).await;
+            assert_eq!(wrote.is_err(), near.contains_key("bad"));
+            assert_eq!(std::mem::take(&mut *calls.lock().unwrap()), expected);
+        }
+    }
 }

@@ -58,7 +58,8 @@ pub async fn run(
     }
 }
 
-/// Writes the report for ever: on a change, and before neighbours take it for old. Nothing is written from an old view.
+/// Writes the report for ever: on a change, and before neighbours take it for old. Nothing is written from an old view, and then
+/// there is no newest report.
 async fn keep(
     context: &Context,
     settings: &ReportSettings,
@@ -73,6 +74,9 @@ async fn keep(
         let may_write = written.as_ref().is_none_or(|(_, at)| now.moment.since(*at) >= SHORTEST);
         let plan = Arc::clone(&plans.borrow());
         let current = may_write.then(|| block_in_place(|| current(context, settings, &plan, now)));
+        if current == Some(None) {
+            newest.send_replace(None);
+        }
         let due = current
             .flatten()
             .filter(|report| is_due(report, written.as_ref(), now.moment));

@@ -32,7 +32,8 @@ pub(super) struct Answer {
     /// The time of the TCP handshake.
     pub(super) rtt: Micros,
     pub(super) reply: Bytes,
-    pub(super) report: Option<Report>,
+    /// `None` without a report. A peer whose report cannot be read is a peer all the same.
+    pub(super) report: anyhow::Result<Option<Report>>,
 }
 
 /// Asks peers, each time over a new connection, whose TCP handshake is timed.
@@ -60,7 +61,7 @@ impl Client {
             let reply = peer.send(Method::POST, EXCHANGE, request.into()).await?;
             let (status, reply) = (reply.status(), read(reply, MAX_BYTES).await?);
             ensure!(status == StatusCode::OK, "it answered with {status}");
-            let report = peer.report().await?;
+            let report = peer.report().await;
             Ok(Answer {
                 id: peer.id,
                 rtt: peer.rtt,
@@ -117,11 +118,16 @@ impl Peer {
 
     async fn report(&mut self) -> anyhow::Result<Option<Report>> {
         let answer = self.send(Method::GET, REPORT, Bytes::new()).await?;
-        if answer.status() != StatusCode::OK {
+        if answer.status() == StatusCode::NOT_FOUND {
             return Ok(None);
         }
+        ensure!(
+            answer.status() == StatusCode::OK,
+            "it answered with {}",
+            answer.status()
+        );
         let report: Report = serde_json::from_slice(&read(answer, MAX_REPORT).await?).context("the report")?;
-        Ok(Some(report.within_limits()))
+        Ok(report.within_limits())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Answers peers.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{future, io};
 
@@ -20,7 +21,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::server::TlsStream;
 
 use super::Asked;
@@ -38,10 +39,25 @@ pub(super) const MAX_REPORT: usize = 64 * 1024;
 /// Timeout of a handshake, of the body of a request, and of the answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// A peer may read the report once in this time.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
 #[derive(Clone)]
 struct Endpoint {
     asked: mpsc::Sender<Asked>,
     report: watch::Receiver<Option<Arc<Report>>>,
+    /// When each peer last read the report.
+    readers: Arc<Mutex<BTreeMap<ClusterId, Instant>>>,
+}
+
+impl Endpoint {
+    fn may_read(&self, id: ClusterId) -> bool {
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        readers.retain(|_, last| last.elapsed() < REPORT_INTERVAL);
+        let is_early = readers.contains_key(&id);
+        readers.entry(id).or_insert_with(Instant::now);
+        !is_early
+    }
 }
 
 /// Answers peers whose certificate is verified; others get no answer. Dropping this closes all connections.
@@ -52,7 +68,7 @@ pub(super) async fn serve(
     asked: mpsc::Sender<Asked>,
     report: watch::Receiver<Option<Arc<Report>>>,
     metrics: Arc<Metrics>,
-) {
+) -> ! {
     let connections = Open(Connections::new(PEERS, metrics));
     let handshake = Members {
         handshake: RustlsAcceptor::new(tls).handshake_timeout(TIMEOUT),
@@ -61,7 +77,11 @@ pub(super) async fn serve(
     let router = Router::new()
         .route(EXCHANGE, post(exchange))
         .route(REPORT, get(reported))
-        .with_state(Endpoint { asked, report });
+        .with_state(Endpoint {
+            asked,
+            report,
+            readers: Arc::default(),
+        });
     let failed = |error: &io::Error| tracing::debug!(%error, "a connection to the port for peers is closed");
     admission::serve(listener, connections.0.clone(), handshake, failed, router).await;
     future::pending().await
@@ -100,7 +120,10 @@ async fn exchange(
     }
 }
 
-async fn reported(State(endpoint): State<Endpoint>, Extension(_): Extension<ClusterId>) -> Response {
+async fn reported(State(endpoint): State<Endpoint>, Extension(id): Extension<ClusterId>) -> Response {
+    if !endpoint.may_read(id) {
+        return StatusCode::TOO_MANY_REQUESTS.into_response();
+    }
     let report = endpoint.report.borrow().clone();
     match report.and_then(|report| serde_json::to_vec(&*report).ok()) {
         Some(report) => json(report),

@@ -1,7 +1,7 @@
 //! Processes of `edgeward peers` that find each other over an emulated network.
 
 use std::fs::Permissions;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
@@ -105,7 +105,7 @@ pub(crate) fn near_clusters_find_each_other() -> Result<()> {
 }
 
 /// The leader keeps a Peer for each near cluster. A Liqo site has at most the room that its cluster reports, and no more than
-/// that once it is gone. The nearest other cluster with room is suggested.
+/// that once it is gone. The nearest other cluster with room is suggested. Disabled, it keeps nothing.
 pub(crate) fn leader_keeps_near_clusters_as_objects() -> Result<()> {
     let network = Command::new("sh").args(["-c", NETWORK]).status()?;
     ensure!(network.success(), "no network in the sandbox");
@@ -157,7 +157,7 @@ fn leader(fixture: &Fixture<'_>) -> Result<()> {
     config["sites"][1]["supports"] = json!([]);
     config["explain"] = json!("full");
     config["liqo"] = json!({"enabled": false});
-    config["peers"] = json!({"enabled": true, "address": ends[0], "allowedCidrs": ["203.0.113.0/24"]});
+    config["peers"] = json!({"enabled": true, "address": ends[0], "allowedCidrs": ["203.0.113.0/24"], "ownCidrs": []});
     let home = member("home")?;
     let config_file = home.join("config.yaml");
     fs::write(&config_file, config.to_string())?;
@@ -222,6 +222,21 @@ fn leader(fixture: &Fixture<'_>) -> Result<()> {
     eventually("nothing is reported any more", BOUND, || {
         ensure!(!is_refused_by_report()?);
         Ok(())
+    })?;
+
+    TcpStream::connect((ends[0], 8444))?;
+    config["peers"]["enabled"] = json!(false);
+    fs::write(&config_file, config.to_string())?;
+    eventually("nothing is left once peers are disabled", BOUND, || {
+        let left = fixture.kubectl.list("peers", "")?;
+        ensure!(left.is_empty(), "{left:?}");
+        let slice = fixture
+            .kubectl_in(&fixture.home()?)
+            .get("endpointslice", "edgeward-peers")?;
+        ensure!(slice["endpoints"].as_array().is_none_or(Vec::is_empty), "{slice}");
+        let open = TcpStream::connect((ends[0], 8444));
+        ensure!(open.is_err(), "the port is open");
+        Ok(())
     })
 }
 
@@ -241,6 +256,7 @@ fn alone(dir: &Path, own: Ipv4Addr, known: &[Ipv4Addr], cpu: &str) -> Result<Vec
         "peers": {
             "address": own,
             "allowedCidrs": ["198.51.100.0/24", "203.0.113.0/24"],
+            "ownCidrs": [],
             "seeds": known,
             "maxRttMs": RANGE_MS,
         },

@@ -234,7 +234,7 @@ impl Agent {
                 Some(_) => rtt <= reach || is_in_doubt || has_rested(REST) && rtt <= SLACK * reach,
                 None => rtt <= SLACK * reach || rtt.is_infinite() || self.round <= FIRST_ROUNDS,
             };
-            (is_candidate && is_close).then(|| (self.doubt(peer), rtt, *address))
+            (is_candidate && is_close).then(|| (self.doubt(*address, peer), rtt, *address))
         };
         let candidates = self.peers.iter().filter_map(rank);
         let best = candidates.min_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)))?;
@@ -245,10 +245,15 @@ impl Agent {
         peer.tried != Some(self.round) && !self.open.contains(&address)
     }
 
-    /// How little the introducer of a peer is to be trusted.
-    fn doubt(&self, peer: &Peer) -> u8 {
-        let introducer = peer.introducer.and_then(|introducer| self.peers.get(&introducer));
-        introducer.map_or(0, |introducer| introducer.dead_offers)
+    /// How little the introducer of a peer is to be trusted. An address that an asker stated, and did not ask from, comes last.
+    fn doubt(&self, address: IpAddr, peer: &Peer) -> u8 {
+        let Some(introducer) = peer.introducer else {
+            let is_known = peer.is_verified || self.settings.seeds.contains(&address);
+            return if is_known { 0 } else { MAX_DEAD_OFFERS };
+        };
+        self.peers
+            .get(&introducer)
+            .map_or(0, |introducer| introducer.dead_offers)
     }
 
     fn ask(&mut self, address: IpAddr) -> Output {
@@ -593,7 +598,7 @@ impl Agent {
                 let rtt = peer.rtt_ms(&self.coordinate);
                 let (class, within) = match peer.is_verified {
                     _ if peer.is_buried() => (5, 0.0),
-                    false => (3 + u8::from(self.doubt(peer) > 0), rtt),
+                    false => (3 + u8::from(self.doubt(*address, peer) > 0), rtt),
                     true if rtt > limit => (2, random.f64()),
                     true => (1, rtt),
                 };

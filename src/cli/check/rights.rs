@@ -90,6 +90,15 @@ fn needs(facts: &Facts) -> Vec<Need<'_>> {
         needs.push((Fault, "clusterreports.edgeward.io", "create", everywhere, why));
         needs.push((Fault, "clusterreports.edgeward.io/status", "patch", report, why));
     }
+    if facts.found.config.enabled_peers().is_some() {
+        let slice = (Some(&*facts.home), Some("edgeward-peers"));
+        let why = "the clusters near this one are not listed";
+        let unreached = "peers do not reach the leader";
+        needs.push((Fault, "peers.edgeward.io", "list watch create delete", everywhere, why));
+        needs.push((Fault, "peers.edgeward.io/status", "patch", everywhere, why));
+        needs.push((Fault, SLICES, "patch", slice, unreached));
+        needs.push((Fault, SLICES, "create", home, unreached));
+    }
     let reports = facts.found.config.sites.iter().filter_map(|site| site.report.as_ref());
     let secrets = reports.filter_map(|source| source.kubeconfig_secret_ref.as_ref());
     let kubeconfigs: BTreeSet<_> = secrets.map(|secret| &*secret.name).collect();

@@ -17,7 +17,7 @@ const MAX_ENTRIES: usize = 64;
 /// How this cluster finds the clusters near it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(deny_unknown_fields, extend("required" = ["address", "allowedCidrs"]))]
+#[schemars(deny_unknown_fields, extend("required" = ["address", "allowedCidrs", "ownCidrs"]))]
 pub struct Peers {
     /// Whether this cluster looks for peers. Needs `deploy/peers`
     pub enabled: bool,
@@ -30,10 +30,10 @@ pub struct Peers {
     /// Networks in which peers are contacted, 1 to 64. Addresses outside are ignored, whoever offers them
     #[schemars(length(min = 1, max = MAX_ENTRIES))]
     pub allowed_cidrs: Vec<Cidr>,
-    /// The Pod and Service networks of this cluster, at most 64. They are never contacted
+    /// The Pod and Service networks of this cluster, at most 64; `[]` without Kubernetes. They are never contacted
     #[schemars(length(max = MAX_ENTRIES))]
     pub own_cidrs: Vec<Cidr>,
-    /// Addresses of peers that are known from the start, at most 64
+    /// Addresses of peers that are known from the start, in allowedCidrs, at most 64
     #[schemars(with = "Vec<IpAddress>", length(max = MAX_ENTRIES))]
     pub seeds: Vec<IpAddr>,
     /// A cluster up to this RTT in ms is near. While there are fewer than ten, those up to about three times as far count too
@@ -73,6 +73,15 @@ impl Peers {
         }
         if let Some(own) = self.own_cidrs.iter().find(|own| own.0.contains(&address)) {
             checks.fault("address", format_args!("{address} is in ownCidrs: {}", own.0));
+        }
+        for (i, seed) in self.seeds.iter().enumerate() {
+            let field = format!("seeds[{i}]");
+            if !self.allowed_cidrs.iter().any(|allowed| allowed.0.contains(seed)) {
+                checks.fault(&field, format_args!("{seed} is not in allowedCidrs"));
+            }
+            if let Some(own) = self.own_cidrs.iter().find(|own| own.0.contains(seed)) {
+                checks.fault(&field, format_args!("{seed} is in ownCidrs: {}", own.0));
+            }
         }
         if self.allowed_cidrs.is_empty() {
             checks.fault("allowedCidrs", "is empty: no peer may be contacted");

@@ -161,8 +161,8 @@ pub(crate) fn read(site: &Value, default_order: u32, at: &str, faults: &mut Vec<
         checks.fault("supports", message);
     }
     let has_no_kubeconfig = |source: &ReportSource| source.kubeconfig_secret_ref.is_none();
-    if site.report.as_ref().is_some_and(has_no_kubeconfig) && site.remote_cluster().is_none() {
-        let message = format_args!("is missing; only a site with {REMOTE_CLUSTER_ID} in nodeSelector can be a peer");
+    if site.report.as_ref().is_some_and(has_no_kubeconfig) && !site.is_of_liqo() {
+        let message = "is missing; only the cluster of a Liqo site can be a peer";
         checks.fault("report.kubeconfigSecretRef", message);
     }
     Some(site)

@@ -7,8 +7,10 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::document::texts::{SecretKey, SecretName, TraitName};
+use crate::model::slo::Class;
 use crate::model::snapshot::Site;
 use crate::model::traits;
+use crate::placement::patch::timestamp;
 use edgeward_kube::node::Node;
 use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::{Bytes, Micros, Millicores, Moment, Quantity};
@@ -337,12 +339,15 @@ impl Report {
         }
     }
 
-    /// The report without what is beyond the limits on its lists.
-    pub fn within_limits(mut self) -> Self {
+    /// The report without unknown classes and what is beyond the limits on its lists. `None` if its time is not one.
+    pub fn within_limits(mut self) -> Option<Self> {
+        self.time = timestamp(self.time.parse().ok()?);
         self.components.truncate(MAX_COMPONENTS);
         self.traits.all.truncate(MAX_TRAITS);
         self.traits.some.truncate(MAX_TRAITS);
-        self
+        let is_known = |name: &str| Class::ALL.iter().any(|class| class.as_str() == name);
+        self.gated.retain(|class, _| is_known(class));
+        Some(self)
     }
 }
 

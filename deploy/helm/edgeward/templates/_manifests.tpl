@@ -132,7 +132,7 @@ edgeward-config-{{ include "edgeward.config" . | sha256sum | trunc 10 }}
 {{- $_ := set $container "ports" (prepend $container.ports (dict "name" "peers" "containerPort" 8444)) -}}
 {{- $mount := dict "name" "peers" "mountPath" "/etc/edgeward/peers" "readOnly" true -}}
 {{- $_ := set $container "volumeMounts" (prepend ($container.volumeMounts | default list) $mount) -}}
-{{- $volume := dict "name" "peers" "secret" (dict "secretName" "edgeward-peers" "defaultMode" 288) -}}
+{{- $volume := dict "name" "peers" "secret" (dict "secretName" "edgeward-peers" "defaultMode" 288 "optional" true) -}}
 {{- $_ := set $template.spec "volumes" (prepend ($template.spec.volumes | default list) $volume) -}}
 {{- end -}}
 {{- $_ := set $container "args" (concat $container.args $values.extraArgs) -}}
