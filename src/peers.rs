@@ -168,11 +168,11 @@ impl Discovery {
             tokio::select! {
                 () = &mut round => {
                     // Clusters that start together must not measure together.
-                    let length = Duration::from_micros(ROUND.0).mul_f64(0.75 + 0.5 * self.random.f64());
-                    round.set(tokio::time::sleep(length));
                     self.publish();
                     self.round += 1;
                     self.handle(Input::Round, &requests);
+                    let pause = Duration::from_micros(self.agent.pause().0);
+                    round.set(tokio::time::sleep(pause.mul_f64(0.75 + 0.5 * self.random.f64())));
                     self.ask_for_reports(&requests);
                 }
                 Some(asked) = asked.recv() => self.answer(asked, &requests),

@@ -10,7 +10,7 @@ use crate::message::{self, MAX_OFFERS, Offer, Reply, Request, Seen};
 use crate::peer::{Peer, Standing};
 use crate::settings::{ClusterId, Settings};
 
-/// The time between two [`Input::Round`].
+/// The time of a round.
 pub const ROUND: Micros = Micros::from_secs(10);
 /// The most near peers.
 pub const MAX_NEAR: usize = 64;
@@ -24,11 +24,10 @@ const REST: u64 = 60;
 const DOUBT: u64 = 2;
 /// Failures in a row that bury a peer.
 const MAX_FAILURES: u8 = 3;
-/// The first rounds, with more attempts.
-const FIRST_ROUNDS: u64 = 2;
-const FIRST_TRIES: usize = 64;
+/// Attempts in a round. The first rounds take a quarter of the time, because a cluster that starts knows nobody to compare with.
 const TRIES: usize = 16;
-/// Handshakes in a round with peers that are not verified.
+const FIRST_ROUNDS: u64 = 8;
+/// Handshakes in 10 s with peers that are not verified.
 const UNVERIFIED_TRIES: usize = 16;
 /// Unverified peers of one introducer.
 const MAX_UNVERIFIED: usize = 16;
@@ -128,6 +127,14 @@ impl Agent {
         }
     }
 
+    /// The time until the next [`Input::Round`].
+    pub fn pause(&self) -> Micros {
+        match self.round < FIRST_ROUNDS {
+            true => Micros(ROUND.0 / 4),
+            false => ROUND,
+        }
+    }
+
     /// All peers, by address.
     pub fn peers(&self) -> impl Iterator<Item = (IpAddr, &Peer)> {
         self.peers.iter().map(|(address, peer)| (*address, peer))
@@ -180,8 +187,8 @@ impl Agent {
                 self.peers.entry(seed).or_insert_with(|| Peer::new(None, None, None));
             }
         }
-        self.tries = if round <= FIRST_ROUNDS { FIRST_TRIES } else { TRIES };
-        self.unverified_tries = UNVERIFIED_TRIES;
+        self.tries = TRIES;
+        self.unverified_tries = UNVERIFIED_TRIES / if round <= FIRST_ROUNDS { 4 } else { 1 };
         self.make_room(random);
         let others = self.peers.iter().filter(|(_, peer)| !peer.is_near());
         let others: Vec<_> = others.map(|(address, _)| *address).collect();
@@ -342,8 +349,12 @@ impl Agent {
         }
         self.trim();
         self.locate(random);
-        if !is_muted {
-            self.learn(address, reply.offers, rtt, now);
+        // A near peer that offered a new candidate is asked again in the next round: its own near peers may be near, too.
+        if !is_muted
+            && self.learn(address, reply.offers, rtt, now)
+            && let Some(Standing::Near { due }) = self.peers.get_mut(&address).map(|peer| &mut peer.standing)
+        {
+            *due = self.round + 1;
         }
         self.make_room(random);
     }
@@ -415,8 +426,9 @@ impl Agent {
         }
     }
 
-    /// Takes the offers of a peer that may be tried, as long as it has few that are not verified.
-    fn learn(&mut self, introducer: IpAddr, offers: Vec<Offer>, rtt: Micros, now: Moment) {
+    /// Takes the offers of a peer that may be tried, as long as it has few that are not verified. Returns whether any is new.
+    fn learn(&mut self, introducer: IpAddr, offers: Vec<Offer>, rtt: Micros, now: Moment) -> bool {
+        let mut has_news = false;
         let limit = if self.round <= FIRST_ROUNDS {
             f64::INFINITY
         } else {
@@ -453,11 +465,13 @@ impl Agent {
                 peer.standing = Standing::Known;
                 peer.introducer = Some(introducer);
                 room -= 1;
+                has_news = true;
             } else if is_new {
                 continue;
             }
             self.peers.insert(address, peer);
         }
+        has_news
     }
 
     fn failed(&mut self, address: IpAddr, now: Moment) {

@@ -182,12 +182,13 @@ impl<'a> Network<'a> {
     fn take(&mut self, event: Event) {
         match event {
             Event::Round(node) => {
-                self.push(ROUND, Event::Round(node));
                 if self.nodes[node].is_hostile {
                     self.attack(node);
                 } else {
                     self.input(node, Input::Round);
                 }
+                let honest = self.nodes[node].agent.as_ref().filter(|_| !self.nodes[node].is_hostile);
+                self.push(honest.map_or(ROUND, Agent::pause), Event::Round(node));
             }
             Event::Request { from, to, bytes } => self.request(from, to, &bytes),
             Event::Answer { from, to, reply } => {
