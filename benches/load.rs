@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use edgeward::testkit::{
-    Answer, Clock, LogLimit, Metrics, Readiness, Responder, Reviewer, ServeOptions, Server, Service, Source,
+    Answer, Clock, LogLimit, Metrics, Readiness, Responder, Reviewer, Route, ServeOptions, Server, Service, Source,
     install_crypto_provider, tokio_runtime,
 };
 use edgeward_cluster::cache::{Cache, Kind};
@@ -135,7 +135,7 @@ fn below(share: f64, before: &[(f64, f64)], after: &[(f64, f64)]) -> String {
     format!("≤ {} µs", bound * 1e6)
 }
 
-async fn start<A: Answer>(answer: A, clock: Clock, metrics: &Arc<Metrics>) -> Server {
+async fn start(answer: impl Answer, clock: Clock, metrics: &Arc<Metrics>) -> Server {
     Server::start(ServeOptions {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         health_listen: (Ipv4Addr::LOCALHOST, 0).into(),
@@ -147,7 +147,7 @@ async fn start<A: Answer>(answer: A, clock: Clock, metrics: &Arc<Metrics>) -> Se
             },
             directory: None,
         },
-        answer: Arc::new(answer),
+        routes: vec![Route::of_reviews(Arc::new(answer))],
         pages: Default::default(),
         metrics: Arc::clone(metrics),
         readiness: Readiness::default(),

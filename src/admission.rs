@@ -1,16 +1,19 @@
 //! The admission endpoint: receives reviews and returns patches.
 //!
-//! [`server`] is the HTTP and TLS around the synchronous [`Answer`]; [`review`] is the answer itself.
+//! [`server`] is the HTTP and TLS around the synchronous [`Answer`]; [`review`] is the answer itself, and [`extender`] that
+//! to kube-scheduler.
 
 pub mod body;
 mod clients;
 mod connections;
 mod deadline;
+pub mod extender;
 pub mod review;
 pub mod server;
 
 pub(crate) use connections::{ADMISSION, Connections, HEALTH, PEERS, Slot, serve};
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -31,12 +34,27 @@ pub trait Answer: Send + Sync + 'static {
     /// The body is not an AdmissionReview.
     fn review(&self, body: &[u8], responder: &Responder) -> anyhow::Result<Vec<u8>>;
 
+    /// Whether anything is answered now; otherwise the path does not exist.
+    fn is_served(&self) -> bool {
+        true
+    }
+
     /// Returns "allowed, no patch" with a warning that gives the reason. Counts it with the time since the body was
     /// complete.
     ///
     /// # Errors
     /// The body is not an AdmissionReview, so not even "allowed" can be answered.
     fn no_opinion(&self, body: &[u8], why: Reason, elapsed: Duration) -> anyhow::Result<Vec<u8>>;
+}
+
+/// A path of the admission port, and what answers there.
+pub struct Route {
+    /// The path.
+    pub path: &'static str,
+    /// Answers what is posted there.
+    pub answer: Arc<dyn Answer>,
+    /// The caller's timeout if a request does not state one.
+    pub timeout: Duration,
 }
 
 /// What the admission endpoint must know of the server.

@@ -14,7 +14,7 @@ use axum::Router;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::admission::{self, Answer, Connections, server};
+use crate::admission::{self, Connections, Route, server};
 use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::tls::{self, Certificates};
@@ -47,7 +47,7 @@ const HEALTH: &str = "health listener";
 pub const CERTIFICATE: &str = "certificate";
 
 /// Everything that a [`Server`] needs.
-pub struct ServeOptions<A> {
+pub struct ServeOptions {
     /// Address for reviews over TLS. Port 0 picks a free port.
     pub listen: SocketAddr,
     /// Address for `/livez`, `/readyz` and `/metrics` over plain HTTP. Port 0 picks a free port.
@@ -56,8 +56,8 @@ pub struct ServeOptions<A> {
     pub tls: tls::Source,
     /// PEM file with the CAs that client certificates must come from. Without it, clients need no certificate.
     pub client_ca: Option<PathBuf>,
-    /// Answers reviews.
-    pub answer: Arc<A>,
+    /// The paths of reviews and of kube-scheduler's calls.
+    pub routes: Vec<Route>,
     /// More pages of the health listener.
     pub pages: Router,
     /// The process's metrics.
@@ -93,7 +93,7 @@ impl Server {
     ///
     /// # Errors
     /// There is no certificate, or a port cannot be bound. Nothing is left running then.
-    pub async fn start<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<Self> {
+    pub async fn start(options: ServeOptions) -> anyhow::Result<Self> {
         let (metrics, readiness, clock) = (options.metrics, options.readiness, options.clock);
         // Bind first: if another process has the port, its self-signed CA must not be overwritten.
         let (admission_socket, admission) = bind(options.listen, ADMISSION)?;
@@ -105,7 +105,7 @@ impl Server {
 
         let mut supervisor = Supervisor::default();
         let connections = Connections::new(admission::ADMISSION, Arc::clone(&metrics));
-        let router = server::router(options.answer, Arc::clone(&metrics), readiness.phase(), clock)?;
+        let router = server::router(options.routes, Arc::clone(&metrics), readiness.phase(), clock)?;
         let listener = server::listen(
             admission_socket,
             tls,
@@ -202,7 +202,7 @@ impl Server {
 /// # Errors
 /// The start failed, or a background task or a listener ended by itself. The error names it. Requests in flight are
 /// finished in the second case.
-pub async fn serve<A: Answer>(options: ServeOptions<A>) -> anyhow::Result<()> {
+pub async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     // Must come first: process 1 of a container ignores a signal without a handler.
     let handler = |kind| signal(kind).context("no signal handler can be installed");
     let mut signals = [handler(SignalKind::terminate())?, handler(SignalKind::interrupt())?];

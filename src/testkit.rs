@@ -13,7 +13,7 @@ mod service;
 pub use crate::admission::body::{BODY_LIMIT, ORDINARY_BODY};
 pub use crate::admission::review::Reviewer;
 pub use crate::admission::server::{PATH, REVIEWS_AT_A_TIME};
-pub use crate::admission::{Answer, Responder};
+pub use crate::admission::{Answer, Responder, Route};
 pub use crate::cli::Cli;
 pub use crate::config::read as read_settings;
 pub use crate::instruments::logs::LogLimit;

@@ -8,7 +8,7 @@ use edgeward_kube::units::Micros;
 use serde::Deserialize;
 
 /// The API server's timeout if the request does not state one.
-const DEFAULT: Duration = Duration::from_secs(10);
+pub(super) const DEFAULT: Duration = Duration::from_secs(10);
 
 /// The longest timeout a webhook configuration can state. A client that asks for more does not hold a task for longer.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -30,12 +30,12 @@ struct Asked {
 /// minus a margin of a tenth, between 50 ms and 500 ms, but at most half of the timeout. Our own configuration, `1s`,
 /// leaves 900 ms.
 ///
-/// A missing or unreadable parameter counts as 10 s, the API server's default, and is no reason to refuse a review.
-pub(super) fn answer_within(uri: &Uri) -> Duration {
+/// A missing or unreadable parameter counts as `default`, and is no reason to refuse a review.
+pub(super) fn answer_within(uri: &Uri, default: Duration) -> Duration {
     let asked = Query::<Asked>::try_from_uri(uri).ok().and_then(|query| query.0.timeout);
     let stated = asked.as_deref().and_then(Micros::parse).filter(|stated| stated.0 > 0);
     let timeout = stated
-        .map_or(DEFAULT, |stated| Duration::from_micros(stated.0))
+        .map_or(default, |stated| Duration::from_micros(stated.0))
         .min(LONGEST);
     let margin = (timeout / MARGIN_SHARE)
         .clamp(MARGIN_LEAST, MARGIN_MOST)
@@ -68,7 +68,11 @@ mod tests {
         ];
         for (uri, milliseconds) in cases {
             let uri: Uri = uri.parse().expect("a URI");
-            assert_eq!(answer_within(&uri), Duration::from_millis(milliseconds), "{uri}");
+            assert_eq!(
+                answer_within(&uri, DEFAULT),
+                Duration::from_millis(milliseconds),
+                "{uri}"
+            );
         }
     }
 }

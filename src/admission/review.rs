@@ -36,10 +36,10 @@ const KIND: &str = "AdmissionReview";
 
 /// Maximum number of list elements and fields of a pod. Each takes a few bytes of the body, but up to 500 bytes of memory
 /// once parsed: `{},` may be a container.
-const MAX_ELEMENTS: usize = 20_000;
+pub(super) const MAX_ELEMENTS: usize = 20_000;
 
 /// How many bytes of serde's error message are shown; it may quote long input.
-const SHOWN_ERROR: usize = 512;
+pub(super) const SHOWN_ERROR: usize = 512;
 
 /// Longest warning that clients show in full.
 pub const WARNING_CHARS: usize = 120;
@@ -222,7 +222,7 @@ impl Reviewer {
 }
 
 /// Counts the commas in a JSON text outside strings.
-fn commas(json: &str) -> usize {
+pub(super) fn commas(json: &str) -> usize {
     let (mut commas, mut in_string, mut is_escaped) = (0, false, false);
     for byte in json.bytes() {
         match byte {
@@ -296,7 +296,7 @@ fn kind_of_line(request: &Request<'_>, verdict: &Verdict<'_>) -> Option<&'static
 
 /// Truncates a pod's name for the log. The API server accepts no longer name, but it calls the webhook before it
 /// validates.
-fn shown(name: &str) -> &str {
+pub(super) fn shown(name: &str) -> &str {
     &name[..name.floor_char_boundary(LONGEST_NAME)]
 }
 

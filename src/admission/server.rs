@@ -24,8 +24,8 @@ use crate::admission::body::{BODIES_LIMIT, Buffered, Fault, ORDINARY_BODY};
 use crate::admission::clients::Clients;
 use crate::admission::connections;
 use crate::admission::connections::{Connections, Slot, Stage};
-use crate::admission::deadline::answer_within;
-use crate::admission::{Answer, Phase, Responder, body};
+use crate::admission::deadline::{self, answer_within};
+use crate::admission::{Answer, Phase, Responder, Route, body};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::{HandshakeFailure, Metrics};
 use crate::platform::clock::Clock;
@@ -42,8 +42,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub const REVIEWS_AT_A_TIME: usize = 4;
 
 /// State shared by all requests.
-struct Endpoint<A> {
-    answer: Arc<A>,
+struct Endpoint {
     metrics: Arc<Metrics>,
     phase: watch::Receiver<Phase>,
     /// Decide reviews; [`REVIEWS_AT_A_TIME`] threads. Other work does not run on them, so that a blocking call (such as
@@ -58,11 +57,23 @@ struct Endpoint<A> {
     clients: Clients,
 }
 
+impl Route {
+    /// The route of AdmissionReviews.
+    pub fn of_reviews(answer: Arc<dyn Answer>) -> Self {
+        Self {
+            path: PATH,
+            answer,
+            timeout: deadline::DEFAULT,
+        }
+    }
+}
+
 /// The admission endpoint without a listener.
 ///
 /// | request | answer |
 /// |---|---|
 /// | `POST /mutate` with an AdmissionReview | 200 and the review's response |
+/// | `POST` to another route | 200 and its answer; 404 while it is not served |
 /// | a body that is not an AdmissionReview | 400 with the reason |
 /// | another path or another method | 404, 405 |
 /// | the body does not arrive before the deadline | 408 |
@@ -77,14 +88,13 @@ struct Endpoint<A> {
 ///
 /// # Errors
 /// The review threads cannot be started.
-pub fn router<A: Answer>(
-    answer: Arc<A>,
+pub fn router(
+    routes: Vec<Route>,
     metrics: Arc<Metrics>,
     phase: watch::Receiver<Phase>,
     clock: Clock,
 ) -> io::Result<Router> {
     let endpoint = Arc::new(Endpoint {
-        answer,
         metrics,
         phase,
         threads: Threads::start("review", REVIEWS_AT_A_TIME)?,
@@ -93,12 +103,15 @@ pub fn router<A: Answer>(
         room: Arc::new(Semaphore::new(BODIES_LIMIT)),
         clients: Clients::new(clock),
     });
-    let router = Router::new()
-        .route(PATH, post(mutate::<A>))
-        .fallback(async || (StatusCode::NOT_FOUND, "reviews are posted to /mutate\n"))
-        .layer(middleware::from_fn_with_state(Arc::clone(&endpoint), finish::<A>))
-        .with_state(endpoint);
-    Ok(router)
+    let mut router = Router::new();
+    for route in routes {
+        let path = route.path;
+        let state = (Arc::clone(&endpoint), Arc::new(route));
+        router = router.route(path, post(handle).with_state(state));
+    }
+    Ok(router
+        .fallback(not_found)
+        .layer(middleware::from_fn_with_state(endpoint, finish)))
 }
 
 /// Serves `router` over TLS until a drain has ended the last connection.
@@ -117,7 +130,7 @@ pub async fn listen(
 }
 
 /// Runs on every answer: counts errors and, while draining, closes the connection.
-async fn finish<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Request, next: Next) -> Response {
+async fn finish(State(endpoint): State<Arc<Endpoint>>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let status = response.status();
     if status.is_client_error() || status.is_server_error() {
@@ -131,8 +144,15 @@ async fn finish<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
     response
 }
 
-async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Request) -> Response {
-    let mut deadline = pin!(tokio::time::sleep(answer_within(request.uri())));
+async fn not_found() -> Response {
+    (StatusCode::NOT_FOUND, "reviews are posted to /mutate\n").into_response()
+}
+
+async fn handle(State((endpoint, route)): State<(Arc<Endpoint>, Arc<Route>)>, request: Request) -> Response {
+    if !route.answer.is_served() {
+        return not_found().await;
+    }
+    let mut deadline = pin!(tokio::time::sleep(answer_within(request.uri(), route.timeout)));
     let slot = request.extensions().get::<Arc<Slot>>().cloned();
     let body = tokio::select! {
         biased;
@@ -151,7 +171,7 @@ async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
         slot.enter(Stage::Review);
     }
     let responder = Arc::new(Responder::start());
-    let response = answer(&endpoint, body, &responder, deadline).await;
+    let response = answer(&endpoint, &route.answer, body, &responder, deadline).await;
     if let Some(slot) = slot.filter(|_| response.status().is_success()) {
         endpoint.clients.answered(slot.peer);
     }
@@ -159,18 +179,24 @@ async fn mutate<A: Answer>(State(endpoint): State<Arc<Endpoint<A>>>, request: Re
 }
 
 /// Returns the answer to this body by the deadline.
-async fn answer<A: Answer>(
-    endpoint: &Endpoint<A>,
+async fn answer(
+    endpoint: &Endpoint,
+    answer: &Arc<dyn Answer>,
     body: Arc<Buffered>,
     responder: &Arc<Responder>,
     mut deadline: Pin<&mut Sleep>,
 ) -> Response {
-    let no_opinion = |why| respond(endpoint.answer.no_opinion(&body.bytes, why, responder.elapsed()));
+    let no_opinion = |why| respond(answer.no_opinion(&body.bytes, why, responder.elapsed()));
     let is_ready = endpoint.phase.borrow().missing.is_empty();
     if !is_ready {
         return no_opinion(Reason::NotReady);
     }
-    let mut review = pin!(review(endpoint, Arc::clone(&body), Arc::clone(responder)));
+    let mut review = pin!(review(
+        endpoint,
+        Arc::clone(answer),
+        Arc::clone(&body),
+        Arc::clone(responder)
+    ));
     let answered = tokio::select! {
         biased;
         answered = &mut review => answered,
@@ -190,8 +216,9 @@ async fn answer<A: Answer>(
 
 /// Waits for a slot, then decides the review on a review thread. The review keeps its slot until it ends, even after
 /// the deadline.
-async fn review<A: Answer>(
-    endpoint: &Endpoint<A>,
+async fn review(
+    endpoint: &Endpoint,
+    answer: Arc<dyn Answer>,
     body: Arc<Buffered>,
     responder: Arc<Responder>,
 ) -> Result<anyhow::Result<Vec<u8>>, Reason> {
@@ -200,7 +227,6 @@ async fn review<A: Answer>(
         false => None,
     };
     let slot = Arc::clone(&endpoint.slots).acquire_owned().await;
-    let answer = Arc::clone(&endpoint.answer);
     let review = endpoint.threads.handle.spawn(async move {
         let _turns = (alone, slot);
         answer.review(&body.bytes, &responder)

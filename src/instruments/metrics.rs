@@ -118,6 +118,7 @@ macro_rules! metrics {
 
 metrics! {
     reviews: Counters<4> = "reviews" ["verdict", "reason", "class", "site"] "Admission reviews answered";
+    pub extender_calls: Counters<3> = "extender_calls" ["verb", "verdict", "reason"] "Calls of kube-scheduler answered";
     reservations: Gauge = "reservations" [] "Reservations whose pod has not been seen yet";
     reservations_expired: Counter = "reservations_expired" [] "Reservations whose pod was not seen in time";
     log_lines_dropped: Counter = "log_lines_dropped" [] "Log lines dropped because standard error was too slow";

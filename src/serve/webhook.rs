@@ -14,6 +14,8 @@ use edgeward_decision::config::Config;
 use kube::Client;
 use tokio::sync::watch;
 
+use crate::admission::Route;
+use crate::admission::extender;
 use crate::admission::review::Reviewer;
 use crate::config::{self, Configuration, Versions};
 use crate::controllers::Context;
@@ -173,21 +175,23 @@ impl Webhook {
         let (tls, certificate_tasks) = certificate?;
         let alto = || cost_map::alto::routes(Arc::clone(&view.shared), Arc::clone(&view.config), clock);
         let pages = if self.alto { alto() } else { Router::new() };
-        let reviewer = Reviewer {
+        let reviewer = Arc::new(Reviewer {
             config: view.config,
             policies: view.policies,
             shared: view.shared,
             metrics: Arc::clone(&metrics),
             clock,
             log_limit: LogLimit::new(clock),
-        };
+        });
+        let mut routes = vec![Route::of_reviews(Arc::<Reviewer>::clone(&reviewer))];
+        routes.extend(extender::routes(&reviewer));
         let tasks = [view.tasks, configuration_tasks, certificate_tasks];
         super::serve(ServeOptions {
             listen: self.listen,
             health_listen: self.health_listen,
             tls,
             client_ca: self.client_ca,
-            answer: Arc::new(reviewer),
+            routes,
             pages,
             metrics,
             readiness,

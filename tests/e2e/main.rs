@@ -13,6 +13,7 @@ mod configuration;
 mod confined;
 mod cost_map;
 mod data;
+mod extender;
 mod gated;
 mod golden;
 mod groups;

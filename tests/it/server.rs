@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use edgeward::testkit::{
-    Answer, Clock, Metrics, REVIEWS_AT_A_TIME, Readiness, Responder, ServeOptions, Server, Service, Source, Task, serve,
+    Answer, Clock, Metrics, REVIEWS_AT_A_TIME, Readiness, Responder, Route, ServeOptions, Server, Service, Source,
+    Task, serve,
 };
 use edgeward_decision::placement::verdict::Reason;
 use edgeward_harness::pki::Authority;
@@ -29,18 +30,18 @@ impl Answer for Told {
     }
 }
 
-pub(crate) fn options(tls: Source) -> ServeOptions<Told> {
+pub(crate) fn options(tls: Source) -> ServeOptions {
     answering(Told, tls)
 }
 
-fn answering<A: Answer>(answer: A, tls: Source) -> ServeOptions<A> {
+fn answering(answer: impl Answer, tls: Source) -> ServeOptions {
     let loopback = "127.0.0.1:0".parse().expect("an address");
     ServeOptions {
         listen: loopback,
         health_listen: loopback,
         tls,
         client_ca: None,
-        answer: Arc::new(answer),
+        routes: vec![Route::of_reviews(Arc::new(answer))],
         pages: Default::default(),
         metrics: Arc::new(Metrics::new()),
         readiness: Readiness::default(),
@@ -232,7 +233,7 @@ async fn missing_fleet_file_is_unready_and_gives_no_opinion() {
 
 /// A reviewer that holds reviews with a `long` body until the test releases it.
 struct Stuck {
-    begun: AtomicUsize,
+    begun: Arc<AtomicUsize>,
     released: Mutex<Receiver<()>>,
 }
 
@@ -255,14 +256,14 @@ impl Answer for Stuck {
 #[tokio::test]
 async fn long_reviews_do_not_block_health_or_deadlines() {
     let (release, released) = channel();
+    let begun = Arc::new(AtomicUsize::new(0));
     let options = answering(
         Stuck {
-            begun: AtomicUsize::new(0),
+            begun: Arc::clone(&begun),
             released: Mutex::new(released),
         },
         self_signed(),
     );
-    let answer = Arc::clone(&options.answer);
     let server = Server::start(options).await.expect("started");
     let client = client(&server);
     let posting = |target: &'static str, body: &'static str| {
@@ -273,10 +274,7 @@ async fn long_reviews_do_not_block_health_or_deadlines() {
     let long: Vec<_> = (0..turns)
         .map(|_| tokio::spawn(posting("/mutate?timeout=30s", "long")))
         .collect();
-    eventually("every turn is taken", async || {
-        answer.begun.load(Ordering::Relaxed) == turns
-    })
-    .await;
+    eventually("every turn is taken", async || begun.load(Ordering::Relaxed) == turns).await;
 
     for path in ["/livez", "/readyz", "/metrics"] {
         assert_eq!(get(server.health, path).await.expect("answered").status, 200, "{path}");

@@ -140,6 +140,9 @@ impl Cache {
         if old.headroom_below.0 != config.headroom_below.0 {
             self.count_headroom();
         }
+        if !config.extender.enabled {
+            self.pods.unbound.charged = Arc::default();
+        }
         self.pods.need_recount = true;
         let mut both = self.sites.iter().zip(&config.sites);
         let are_same = both.all(|(entry, new)| entry.site.definition.is_same_apart_from_measurements(new));
@@ -361,6 +364,7 @@ impl Cache {
             sites: self.sites.iter().map(|entry| entry.site.clone()).collect(),
             links: Arc::clone(measured.telemetry.links()),
             links_as_of: measured.telemetry.links_as_of(),
+            charged_by_unbound: Arc::clone(&self.pods.unbound.charged),
             offloadings: measured.liqo.as_ref().map(|liqo| Arc::clone(&liqo.offloadings)),
             ..Snapshot::default()
         }

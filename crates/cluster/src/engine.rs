@@ -27,7 +27,7 @@ use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::{Moment, Now};
 
 pub use change::Change;
-pub use shared_state::{DecisionContext, SharedState};
+pub use shared_state::{Attempt, DecisionContext, SharedState};
 
 /// The greatest age of a decision that a new process reports, which is longer than a change of the leader takes. Also the
 /// most that a decision may be older than its pod or lie in the future.
@@ -229,6 +229,9 @@ impl Engine {
     /// Confirms the reservation of a decided pod at its first event, or of a released pod at its first event without a
     /// gate. Returns the node that was charged.
     fn confirm(&self, ledger: &mut Ledger, pod: &PodRecord) -> Option<NodeId> {
+        if let Some(node) = self.confirm_scheduled(ledger, pod) {
+            return Some(node);
+        }
         if self.cache.has_seen(&pod.uid) && (pod.gated || !self.cache.is_gated(&pod.uid)) {
             return None;
         }
@@ -241,6 +244,17 @@ impl Engine {
             ledger.forget_release(&pod.uid);
         }
         confirmed
+    }
+
+    /// Confirms the reservation that was made when kube-scheduler asked about the pod: when the pod is first seen, or once it has
+    /// a node. In between, the pod's charge may be a guess at another site.
+    fn confirm_scheduled(&self, ledger: &mut Ledger, pod: &PodRecord) -> Option<NodeId> {
+        let shows_charge = pod.node.is_some() || !self.cache.has_seen(&pod.uid);
+        if !self.cache.config().extender.enabled || !shows_charge {
+            return None;
+        }
+        let id = DecisionId::parse(&pod.uid)?;
+        ledger.confirm_anywhere(id, &pod.namespace, self.cache.next_revision())
     }
 
     /// The effect that reports a pod's decision, if it is seen for the first time in an opted-in namespace. From the first

@@ -2,6 +2,7 @@
 //!
 //! `docs/reference/settings.md`, `edgeward config-schema` and the chart's schema are made from it.
 
+mod extender;
 mod gating;
 mod liqo;
 pub mod map;
@@ -14,6 +15,7 @@ mod report;
 pub mod site_definition;
 pub mod sites;
 
+pub use extender::Extender;
 pub use gating::{Gating, OnNoCapacity};
 pub use liqo::{Enabled, LiqoSettings};
 pub use moves::Moves;
@@ -122,6 +124,8 @@ pub struct Config {
     pub report: Option<ReportSettings>,
     /// How this cluster finds the [clusters near it](../guide/clouds.md#peers). Without effect while the fleet comes from a file
     pub peers: Option<Peers>,
+    /// Decisions [at scheduling time](../guide/extender.md), in place of or in addition to the webhook
+    pub extender: Extender,
 }
 
 /// An RTT threshold in milliseconds.
@@ -250,6 +254,7 @@ impl Default for Config {
             ocm: None,
             report: None,
             peers: None,
+            extender: Extender::default(),
         }
     }
 }
@@ -432,6 +437,7 @@ mod tests {
                 "maxRttMs": 10.5,
                 "denied": ["stolen"],
             },
+            "extender": {"enabled": true},
         });
         let config = Config::read(&document).unwrap();
         let mut expected = json!(Config::default());

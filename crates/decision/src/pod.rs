@@ -84,7 +84,8 @@ impl<'a> Pod<'a> {
         &self.inherited
     }
 
-    /// Returns the pod as a workload in `namespace`. `shadow` stays false, because only the creator of the pod tells.
+    /// Returns the pod as a workload in `namespace`. `shadow` and `unpatchable` stay false, because the pod
+    /// does not tell.
     pub fn workload(&self, namespace: Cow<'a, str>, keys: &Keys) -> Workload<'a> {
         let (management, intent) = self.slo(keys);
         Workload {
@@ -110,6 +111,7 @@ impl<'a> Pod<'a> {
             job: self.job_key(),
             daemonset: self.is_of_daemonset(),
             shadow: false,
+            unpatchable: false,
             gates: self
                 .spec
                 .scheduling_gates

@@ -45,7 +45,13 @@ fn harness_of(answer: impl Answer) -> Harness {
     let metrics = Arc::new(Metrics::new());
     let (phase, receiver) = watch::channel(Phase::default());
     Harness {
-        router: router(Arc::new(answer), Arc::clone(&metrics), receiver, Clock::start()).expect("threads"),
+        router: router(
+            vec![Route::of_reviews(Arc::new(answer))],
+            Arc::clone(&metrics),
+            receiver,
+            Clock::start(),
+        )
+        .expect("threads"),
         metrics,
         phase,
     }

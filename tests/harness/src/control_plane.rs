@@ -219,6 +219,25 @@ impl ControlPlane {
         self.processes.iter_mut().try_for_each(Process::ensure_running)
     }
 
+    /// Starts another kube-scheduler with this KubeSchedulerConfiguration. Its log is in `dir`.
+    pub(crate) fn another_scheduler(&self, dir: &Path, config: &Value) -> Result<Process> {
+        let mut config = config.clone();
+        config["clientConnection"] = json!({"kubeconfig": self.files.kubeconfig});
+        config["leaderElection"] = json!({"leaderElect": false});
+        let file = dir.join("scheduler.yaml");
+        fs::write(&file, config.to_string())?;
+        let [address] = free_addresses()?;
+        let args = [
+            flag("config", &file),
+            flag("authentication-kubeconfig", &self.files.kubeconfig),
+            flag("authorization-kubeconfig", &self.files.kubeconfig),
+            format!("--bind-address={}", address.ip()),
+            format!("--secure-port={}", address.port()),
+            flag("cert-dir", dir.join("scheduler-certificates")),
+        ];
+        Process::start("another-scheduler", &self.binaries.join(SCHEDULER), &args, dir)
+    }
+
     pub(crate) fn back_up(&self, to: &Path) -> Result<()> {
         let _paused = self.process("etcd")?.pause()?;
         copy(&self.dir.path().join("etcd"), to)

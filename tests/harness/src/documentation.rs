@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-const PAGES: [(&str, &str); 7] = [
+const PAGES: [(&str, &str); 8] = [
     ("decide.md", include_str!("../../../docs/guide/decide.md")),
     ("install.md", include_str!("../../../docs/guide/install.md")),
     ("operate.md", include_str!("../../../docs/guide/operate.md")),
     ("clouds.md", include_str!("../../../docs/guide/clouds.md")),
     ("troubleshoot.md", include_str!("../../../docs/guide/troubleshoot.md")),
     ("simulate.md", include_str!("../../../docs/guide/simulate.md")),
+    ("extender.md", include_str!("../../../docs/guide/extender.md")),
     ("learn.md", include_str!("../../../docs/guide/learn.md")),
 ];
 

@@ -362,6 +362,11 @@ impl<'run> Fixture<'run> {
         Proxy::start(self.runtime, &self.plane.edgeward_kubeconfig())
     }
 
+    /// Starts another kube-scheduler with this KubeSchedulerConfiguration.
+    pub fn another_scheduler(&self, config: &Value) -> Result<Process> {
+        self.plane.another_scheduler(&self.dir, config)
+    }
+
     pub fn back_up(&self) -> Result<()> {
         self.plane.back_up(&self.dir.join("etcd"))
     }

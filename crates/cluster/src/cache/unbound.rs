@@ -4,7 +4,7 @@
 //! or its time is over. kube-scheduler reports a refusal once, so edgeward judges a refused pod by its own arithmetic.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::cache::Cache;
@@ -33,6 +33,8 @@ pub(super) struct UnboundPods {
     pub(super) gained: BTreeSet<NodeId>,
     /// Nodes that lost room.
     pub(super) lost: BTreeSet<NodeId>,
+    /// The node that each pod charges. Kept only while kube-scheduler asks about pods.
+    pub(super) charged: Arc<BTreeMap<Arc<str>, NodeId>>,
     /// When each scheduler last bound or refused a pod, and the creation time of the youngest of these pods, in seconds
     /// since the epoch.
     pub(super) schedulers: Recent<Arc<str>, (Moment, i64), BACKLOG_SECONDS, 32>,

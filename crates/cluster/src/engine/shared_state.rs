@@ -1,19 +1,22 @@
 //! The state that reviews, releases and the engine share.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::pod_record::GatedPod;
 use edgeward_decision::config::Config;
 use edgeward_decision::model::decision_id::DecisionId;
-use edgeward_decision::model::snapshot::Snapshot;
+use edgeward_decision::model::snapshot::{Site, Snapshot};
 use edgeward_decision::model::workload::{QueueKey, Workload};
 use edgeward_decision::placement::decide::{decide, is_within_half, node_at};
 use edgeward_decision::placement::estimate::is_late;
 use edgeward_decision::placement::ledger::{Ledger, Reservation};
 use edgeward_decision::placement::located::located_beside;
 use edgeward_decision::placement::room::Room;
-use edgeward_decision::placement::verdict::{Reason, Verdict};
+use edgeward_decision::placement::verdict::{Action, Reason, Verdict};
+use edgeward_kube::node::{Node, NodeId};
+use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::{Micros, Now};
 
 /// The last published snapshot, and the reservations that it does not show.
@@ -35,6 +38,15 @@ pub struct DecisionContext<'t> {
     pub id: DecisionId,
     /// The time of the decision.
     pub now: Now,
+}
+
+/// What kube-scheduler tells about a pod that it is placing.
+#[derive(Debug)]
+pub struct Attempt<'t> {
+    /// How long the pod has existed.
+    pub waited: Micros,
+    /// The names of the nodes that passed the scheduler's own filters.
+    pub offered: BTreeSet<&'t str>,
 }
 
 impl SharedState {
@@ -75,7 +87,7 @@ impl SharedState {
         context: DecisionContext<'_>,
         is_wanted: impl FnOnce() -> bool,
     ) -> Verdict<'s> {
-        let DecisionContext { config, id, now } = context;
+        let DecisionContext { config, now, .. } = context;
         let mut ledger = self.ledger();
         let snapshot = self.read_into(read);
         ledger.expire(now.moment);
@@ -83,20 +95,58 @@ impl SharedState {
         let room = Room::new(snapshot, &ledger, queue_key, &workload.namespace).of_arrival();
         let verdict = decide(workload, &room, config, now);
         if is_wanted() {
-            let located = located_beside(workload, snapshot, &ledger, now.moment);
-            assume_volumes(&mut ledger, workload, &verdict, snapshot, now);
-            if let Some(chosen) = verdict.chosen().filter(|chosen| chosen.is_trial) {
-                ledger.record_trial(chosen.site.name(), workload, now.moment);
-            }
-            if let (Some(chosen), Some(node)) = (verdict.chosen(), verdict.node) {
-                let reservation = Reservation::new(id, workload, chosen.site.name(), node);
-                ledger.reserve(reservation, now.moment, |kept| {
-                    is_within_half(kept, &located, chosen.site, snapshot, config)
-                });
-            }
+            reserve(&mut ledger, snapshot, workload, &verdict, context);
             if verdict.reason == Reason::Reinvocation {
                 reserve_again(&mut ledger, snapshot, workload, context);
             }
+        }
+        verdict
+    }
+
+    /// Decides about a pod that kube-scheduler is placing, and reserves its room if the verdict `is_wanted`. The verdict is
+    /// that of a pod that is being created now. A pod that would be gated waits in the scheduler's queue instead, and is decided
+    /// like a gated pod.
+    ///
+    /// The id of the decision is the pod's uid, so a pod that is asked about again has one reservation. Neither that nor what the
+    /// snapshot charges for the pod counts against it. If that charge is at the chosen site, nothing is reserved.
+    pub fn schedule<'s>(
+        &self,
+        read: &'s OnceCell<Arc<Snapshot>>,
+        workload: &Workload<'_>,
+        attempt: &Attempt<'_>,
+        context: DecisionContext<'_>,
+        is_wanted: impl FnOnce(&Verdict<'_>) -> bool,
+    ) -> Verdict<'s> {
+        let DecisionContext { config, id, now } = context;
+        let mut ledger = self.ledger();
+        ledger.expire(now.moment);
+        ledger.forget(id, &workload.namespace);
+        let published = self.snapshot();
+        let charged = published.charged_by_unbound.get(&*id.to_string()).copied();
+        let snapshot = read.get_or_init(|| match charged {
+            Some(node) => without_charge(&published, node, &workload.request),
+            None => published,
+        });
+        let queue_key = arriving_key(workload, snapshot, config);
+        let is_offered = |node: &Node| attempt.offered.contains(&*node.name);
+        let sites = snapshot.sites.iter();
+        let not_offered = sites.filter(|site| !site.nodes.is_empty() && !site.nodes().any(is_offered));
+        let not_offered: Vec<_> = not_offered.map(Site::name).collect();
+        let room = Room::new(snapshot, &ledger, queue_key, &workload.namespace).without_offer(&not_offered);
+        let mut verdict = decide(workload, &room, config, now);
+        if matches!(verdict.action, Action::Gate) {
+            let waiting = Workload {
+                gated_for: Some(attempt.waited),
+                ..workload.clone()
+            };
+            verdict = decide(&waiting, &room, config, now);
+        }
+        if is_wanted(&verdict) {
+            let is_charged = |site: &Site| site.nodes().any(|node| Some(node.id) == charged);
+            if verdict.site().is_some_and(is_charged) {
+                verdict.node = None;
+            }
+            reserve(&mut ledger, snapshot, workload, &verdict, context);
         }
         verdict
     }
@@ -150,6 +200,35 @@ impl SharedState {
         debug_assert!(read.get().is_none(), "of another decision");
         read.get_or_init(|| self.snapshot())
     }
+}
+
+/// Reserves what the verdict promises to a pod that is not seen at its site yet. Without a node, no room is reserved.
+fn reserve(
+    ledger: &mut Ledger,
+    snapshot: &Snapshot,
+    workload: &Workload<'_>,
+    verdict: &Verdict<'_>,
+    DecisionContext { config, id, now }: DecisionContext<'_>,
+) {
+    let located = located_beside(workload, snapshot, ledger, now.moment);
+    assume_volumes(ledger, workload, verdict, snapshot, now);
+    let Some(chosen) = verdict.chosen() else { return };
+    if chosen.is_trial {
+        ledger.record_trial(chosen.site.name(), workload, now.moment);
+    }
+    if let Some(node) = verdict.node {
+        let reservation = Reservation::new(id, workload, chosen.site.name(), node);
+        ledger.reserve(reservation, now.moment, |kept| {
+            is_within_half(kept, &located, chosen.site, snapshot, config)
+        });
+    }
+}
+
+/// The snapshot without what a pod charges this node.
+fn without_charge(snapshot: &Snapshot, node: NodeId, request: &Amounts) -> Arc<Snapshot> {
+    let mut snapshot = snapshot.clone();
+    snapshot.sites.iter_mut().any(|site| site.uncharge(node, request));
+    Arc::new(snapshot)
 }
 
 /// Records that the volumes of the pod's unbound claims will be made at its site.

@@ -1,6 +1,7 @@
 //! Tests run in virtual time: [`NOW`] and times computed from it.
 
 mod data;
+mod extender;
 mod liqo;
 mod minutes;
 

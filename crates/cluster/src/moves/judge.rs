@@ -138,11 +138,8 @@ fn without(pod: &Seen, workload: &Workload<'_>, snapshot: &Snapshot) -> Snapshot
     let Some(site) = snapshot.sites.iter_mut().find(is_its) else {
         return snapshot;
     };
-    let mut nodes = Arc::make_mut(&mut site.nodes).iter_mut();
-    if let Some(node) = nodes.find(|node| Some(node.id) == pod.node) {
-        let node = Arc::make_mut(node);
-        node.charges.used = node.charges.used.less(&pod.request);
-        node.charges.pods -= 1;
+    if let Some(node) = pod.node {
+        site.uncharge(node, &pod.request);
     }
     // The reported room does not have the pod's own.
     site.report = None;

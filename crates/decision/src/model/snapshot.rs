@@ -17,7 +17,7 @@ use crate::model::scores::Profiles;
 use crate::model::site::{SiteDefinition, SiteKind};
 use crate::model::slo::{Class, PerClass, Slo};
 use crate::model::volumes::Volumes;
-use edgeward_kube::node::Node;
+use edgeward_kube::node::{Node, NodeId};
 use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::{Bytes, Micros, Millicores, Moment, Permille};
 
@@ -52,6 +52,8 @@ pub struct Snapshot {
     pub profiles: Arc<Profiles>,
     /// The clouds of neighbourhoods.
     pub neighbourhoods: Arc<Neighbourhoods>,
+    /// The nodes that pods without a node charge, by uid. Empty unless kube-scheduler asks about pods.
+    pub charged_by_unbound: Arc<BTreeMap<Arc<str>, NodeId>>,
 }
 
 /// The names of the clouds in the neighbourhood of each SloPolicy that has one, by namespace and policy.
@@ -228,6 +230,24 @@ impl Site {
         let measured = |from: &str, to: &str| links.get(from, to)?.bandwidth;
         self.uplink = measured(self.name(), edge).or(self.definition.uplink);
         self.downlink = measured(edge, self.name()).or(self.definition.downlink);
+    }
+
+    /// The node of this name. Cost: a search.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        let at = self.nodes.binary_search_by(|node| (*node.name).cmp(name)).ok()?;
+        Some(&self.nodes[at])
+    }
+
+    /// Removes the charge of a pod from one of the site's nodes. Returns whether the node is of the site. Cost: a copy of the
+    /// list of nodes.
+    pub fn uncharge(&mut self, node: NodeId, request: &Amounts) -> bool {
+        let Some(at) = self.nodes.iter().position(|found| found.id == node) else {
+            return false;
+        };
+        let node = Arc::make_mut(&mut Arc::make_mut(&mut self.nodes)[at]);
+        node.charges.used = node.charges.used.less(request);
+        node.charges.pods -= 1;
+        true
     }
 
     /// Iterates over the nodes.

@@ -68,6 +68,8 @@ pub struct Workload<'a> {
     pub daemonset: bool,
     /// Whether Liqo created the pod on behalf of another cluster. The caller sets this, because it knows the creator.
     pub shadow: bool,
+    /// Whether kube-scheduler is placing the pod now, so that a placement can add nothing to it. The caller sets this.
+    pub unpatchable: bool,
     /// Names of the pod's scheduling gates.
     pub gates: Vec<Cow<'a, str>>,
     /// How long the pod has had our gate. `None` unless the pod is decided again because it is gated.
@@ -106,6 +108,7 @@ impl Workload<'_> {
             job: self.job.map(owned),
             daemonset: self.daemonset,
             shadow: self.shadow,
+            unpatchable: self.unpatchable,
             gates: self.gates.into_iter().map(owned).collect(),
             gated_for: self.gated_for,
             placement: None,

@@ -451,7 +451,7 @@ fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
     (per_node + of_domains).saturating_mul(snapshot.node_count()) + with_pods.sum::<usize>()
 }
 
-/// Whether the pod carries a complete and recent placement by edgeward: the annotations, and in its spec the full selector
+/// Whether the pod carries a complete placement by edgeward, made recently unless kube-scheduler is placing the pod: the annotations, and in its spec the full selector
 /// and tolerations of the site that they name. The annotations need no trust, because their author could also have written
 /// the selector directly.
 fn is_placed(workload: &Workload<'_>, room: &Room<'_, '_>, now: Now) -> bool {
@@ -470,7 +470,7 @@ fn is_placed(workload: &Workload<'_>, room: &Room<'_, '_>, now: Now) -> bool {
     stated.decision == site.kind().as_str()
         && workload.traits().is_none_or(has_labels)
         && workload.may_be_at(&site.definition)
-        && now.wall.duration_since(stated.at).abs() <= REINVOCATION
+        && (workload.unpatchable || now.wall.duration_since(stated.at).abs() <= REINVOCATION)
         && workload.constraints.selects(site.definition.selector())
         && site.definition.tolerations.iter().all(tolerated)
 }

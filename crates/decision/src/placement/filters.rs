@@ -43,7 +43,7 @@ pub(super) struct Case<'c, 's> {
 type Filter = fn(&Case<'_, '_>, &Assessment<'_>) -> Option<Refusal>;
 
 /// Every filter, in the order in which they run. None runs after a `Never` refusal.
-const FILTERS: [Filter; 20] = [
+const FILTERS: [Filter; 21] = [
     sites::not_in_sites,
     liqo::not_offloaded,
     nodes::no_usable_node,
@@ -60,6 +60,7 @@ const FILTERS: [Filter; 20] = [
     room::no_room,
     room::no_bandwidth,
     room::closed_to_controller,
+    room::not_offered,
     room::full_behind_nodes,
     room::beyond_report,
     time::deadline_missed,

@@ -222,6 +222,13 @@ impl Ledger {
         Some(entry.reservation.node)
     }
 
+    /// Confirms the reservation with this id and namespace at any site. It was made for kube-scheduler, so the pod's spec does not
+    /// name the site. See [`Self::confirm`].
+    pub fn confirm_anywhere(&mut self, id: DecisionId, namespace: &str, revision: u64) -> Option<NodeId> {
+        let site = self.open_entry(id)?.reservation.site.clone();
+        self.confirm(id, namespace, &site, revision)
+    }
+
     /// Drops confirmed reservations whose pods the snapshot of this revision shows. That snapshot is published, so every
     /// review from now on reads it or a later one. Cost: a pass over the open reservations.
     pub fn published(&mut self, revision: u64) {

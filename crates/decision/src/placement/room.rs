@@ -35,6 +35,8 @@ pub struct Room<'s, 'l> {
     pub(super) headroom: Option<Headroom>,
     /// The site where the release plan places the pod with its group.
     pub(super) only: Option<&'l str>,
+    /// The sites with nodes, none of which kube-scheduler offers to the pod.
+    pub(super) not_offered: &'l [&'l str],
     /// Whether a replica decides about a pod that is being created. Others may do so at the same time.
     pub(super) is_of_arrival: bool,
 }
@@ -113,6 +115,7 @@ impl<'s, 'l> Room<'s, 'l> {
             namespace,
             headroom: None,
             only: None,
+            not_offered: &[],
             is_of_arrival: false,
         }
     }
@@ -120,6 +123,14 @@ impl<'s, 'l> Room<'s, 'l> {
     /// Room at this site only.
     pub fn only_at(self, site: Option<&'l str>) -> Self {
         Self { only: site, ..self }
+    }
+
+    /// Room for a pod that kube-scheduler is placing, to which it offers no node of these sites.
+    pub fn without_offer(self, sites: &'l [&'l str]) -> Self {
+        Self {
+            not_offered: sites,
+            ..self
+        }
     }
 
     /// Room for a pod that is being created.

@@ -191,7 +191,11 @@ fn has_traits(workload: &Workload<'_>, site: &Site, node: &Node) -> bool {
 
 /// The pod's own tolerations and the tolerations that the site's placement adds.
 fn tolerations<'t>(workload: &'t Workload<'_>, site: &'t Site) -> impl Iterator<Item = &'t Toleration> + Clone {
-    workload.tolerations.iter().chain(&site.definition.tolerations)
+    let added = match workload.unpatchable {
+        true => &[][..],
+        false => &site.definition.tolerations,
+    };
+    workload.tolerations.iter().chain(added)
 }
 
 /// Whether no known node can use the volume of one of the pod's claims. Cost: a pass over the nodes for each claim.

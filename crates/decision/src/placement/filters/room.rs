@@ -133,6 +133,14 @@ pub(super) fn closed_to_controller(case: &Case<'_, '_>, found: &Assessment<'_>) 
     Some(Refusal::new(RefusalCode::ClosedByScheduler).with("waitingPods", *waiting))
 }
 
+/// Refuses a site that has room for the pod, although kube-scheduler finds none of its nodes feasible. It offers no node where
+/// it must evict placeholders first.
+pub(super) fn not_offered(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
+    let has_room = found.fitting.len() > found.headroom;
+    let is_refused = has_room && case.room.not_offered.contains(&found.site.name());
+    is_refused.then(|| Refusal::new(RefusalCode::ClosedByScheduler))
+}
+
 /// Room in the cluster behind the site, from what its scheduler reports about pods that are Pending there.
 pub(super) fn full_behind_nodes(case: &Case<'_, '_>, found: &Assessment<'_>) -> Option<Refusal> {
     let refuses = |full: &&FullFrom| full.bound.refuses(&case.workload.request);
