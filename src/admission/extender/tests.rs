@@ -11,7 +11,7 @@ use crate::platform::clock::Clock;
 
 const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
-/// An edge of 4 CPUs of which `used` are used, and a cloud.
+/// An edge of 4 CPUs with this much used, and a cloud.
 fn reviewer(used: &str, config: Value) -> Arc<Reviewer> {
     let fleet = json!({
         "sites": [{"name": "edge", "kind": "edge"}, {"name": "cloud", "kind": "cloud", "wan": {"rttMs": 25, "lossPct": 0}}],
@@ -129,17 +129,16 @@ fn pod_waits_while_no_site_is_good_and_until_its_limit() {
     );
     let offered = |seconds: i64| {
         let created = reviewer.clock.now().wall - jiff::SignedDuration::from_secs(seconds);
-        let pod = with(pod(), "/metadata/annotations/slo.example.io~1deadlineMs", json!("1"));
-        let pod = with(pod, "/metadata/creationTimestamp", json!(created.to_string()));
-        call(&reviewer, Verb::Filter, &args(&pod, &["c"]))
+        let pod = with(pod(), "/metadata/creationTimestamp", json!(created.to_string()));
+        call(&reviewer, Verb::Filter, &args(&pod, &["e"]))
     };
     let young = offered(0);
     assert_eq!(young["NodeNames"], json!([]), "{young}");
     assert_eq!(
-        young["FailedAndUnresolvableNodes"]["c"],
+        young["FailedAndUnresolvableNodes"]["e"],
         "edgeward waits (held_no_capacity)"
     );
-    assert_eq!(offered(200)["NodeNames"], json!(["c"]));
+    assert_eq!(offered(200)["NodeNames"], json!(["e"]));
 }
 
 #[test]

@@ -42,6 +42,7 @@ fn every_metric_touched() -> String {
         "edge",
         Duration::from_micros(70),
     );
+    metrics.extender_calls.at(["filter", "edge", "edge_feasible_slo_met"]);
     metrics.leader.set(1);
     metrics.events.at(["PlacedCloud", EventResult::Written.as_str()]);
     metrics.connections_refused.at(["admission"]);

@@ -15,6 +15,7 @@ mod near;
 mod profiles;
 mod properties;
 mod reports;
+mod scheduling;
 mod sites;
 mod time;
 mod traits;

@@ -11,7 +11,7 @@ use crate::placement::explain::explain;
 use edgeward_kube::node::{Placeholder, Termination};
 
 /// A full edge node of 4 cores. One placeholder with this priority and grace period uses `millicores` of it.
-fn kept_warm(millicores: u32, priority: i32, grace: u32) -> Value {
+pub(super) fn kept_warm(millicores: u32, priority: i32, grace: u32) -> Value {
     let used = json!({"cpu": format!("{millicores}m"), "pods": 1});
     let fleet = with(
         fleet(4000),
