@@ -451,9 +451,9 @@ fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
     (per_node + of_domains).saturating_mul(snapshot.node_count()) + with_pods.sum::<usize>()
 }
 
-/// Whether the pod carries a complete placement by edgeward, made recently unless kube-scheduler is placing the pod: the annotations, and in its spec the full selector
-/// and tolerations of the site that they name. The annotations need no trust, because their author could also have written
-/// the selector directly.
+/// Whether the pod carries a complete placement by edgeward: the annotations, and in its spec the full selector and tolerations of
+/// the site that they name. It must be recent, unless kube-scheduler is placing the pod. The annotations need no trust, because
+/// their author could also have written the selector directly.
 fn is_placed(workload: &Workload<'_>, room: &Room<'_, '_>, now: Now) -> bool {
     let Some(stated) = &workload.placement else {
         return false;
