@@ -39,7 +39,7 @@ pub trait Answer: Send + Sync + 'static {
         true
     }
 
-    /// Returns "allowed, no patch" with a warning that gives the reason. Counts it with the time since the body was
+    /// Returns what leaves the pod as it is: "allowed, no patch" with a warning that gives the reason, or all nodes. Counts it with the time since the body was
     /// complete.
     ///
     /// # Errors

@@ -16,7 +16,6 @@ use axum_server::tls_rustls::RustlsConfig;
 use edgeward_decision::config;
 use edgeward_decision::model::report::Report;
 use edgeward_kube::units::{Micros, Moment};
-use edgeward_peers::agent::ROUND;
 use edgeward_peers::{Agent, ClusterId, Input, Output, Settings};
 use futures::StreamExt as _;
 use futures::future::{BoxFuture, FutureExt as _};
@@ -109,7 +108,7 @@ enum Done {
 type Requests = FuturesUnordered<BoxFuture<'static, Done>>;
 
 impl Peers {
-    /// Serves peers on this listener, and looks for peers in rounds of 7.5 to 12.5 s. Returns only when the certificate cannot be
+    /// Serves peers on this listener, and looks for peers in rounds of about 10 s, at first of 2.5 s. Returns only when the certificate cannot be
     /// used any more: it has expired, or all authorities have.
     pub async fn run(self, listener: TcpListener) -> anyhow::Error {
         let settings = Arc::new(self.membership.settings(&self.settings));

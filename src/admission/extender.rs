@@ -5,21 +5,22 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, ensure};
 use edgeward_cluster::engine::{Attempt, DecisionContext};
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::model::workload::Workload;
+use edgeward_decision::placement::decide::unmanaged;
 use edgeward_decision::placement::verdict::{Action, Reason, Verdict};
 use edgeward_decision::pod::Pod;
 use edgeward_kube::excerpt::excerpt;
 use edgeward_kube::units::Micros;
 use edgeward_kube::words;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
 
 use crate::admission::review::{MAX_ELEMENTS, Reviewer, SHOWN_ERROR, commas, shorten, shown};
 use crate::admission::{Answer, Responder, Route};
@@ -33,9 +34,9 @@ const HIGHEST: i64 = 10;
 words! {
     /// A call of kube-scheduler: the last part of the path, and the label `verb`.
     pub enum Verb {
-        /// Which nodes may the pod use?
+        /// Keeps the nodes that the pod may use.
         Filter = "filter",
-        /// How good is each of these nodes?
+        /// Scores nodes.
         Prioritize = "prioritize",
     }
 }
@@ -70,15 +71,13 @@ impl Answer for Extender {
     fn review(&self, body: &[u8], responder: &Responder) -> anyhow::Result<Vec<u8>> {
         let args = Args::read(body)?;
         let text = args.pod.get();
-        let unread = match Pod::from_json(text) {
-            _ if commas(text) > MAX_ELEMENTS => Reason::TooLarge,
-            Ok(pod) => return self.decide(&args.node_names, pod, responder),
-            Err(_) => Reason::NotAPodCreate,
-        };
-        if responder.take() {
-            self.count(&Verdict::pass_through(unread));
+        if commas(text) > MAX_ELEMENTS {
+            return Ok(self.pass(&args.node_names, Reason::TooLarge, responder));
         }
-        Ok(self.answer(&args.node_names, |_| true, ""))
+        match Pod::from_json(text) {
+            Ok(pod) => self.decide(&args.node_names, pod, responder),
+            Err(_) => Ok(self.pass(&args.node_names, Reason::NotAPodCreate, responder)),
+        }
     }
 
     fn no_opinion(&self, body: &[u8], why: Reason, _: Duration) -> anyhow::Result<Vec<u8>> {
@@ -89,6 +88,14 @@ impl Answer for Extender {
 }
 
 impl Extender {
+    /// The answer for a pod that is not decided.
+    fn pass(&self, offered: &[String], why: Reason, responder: &Responder) -> Vec<u8> {
+        if responder.take() {
+            self.count(&Verdict::pass_through(why));
+        }
+        self.answer(offered, |_| true, "")
+    }
+
     /// Decides about the pod, and reserves its room if an offered node is of its site.
     fn decide(&self, offered: &[String], mut pod: Pod<'_>, responder: &Responder) -> anyhow::Result<Vec<u8>> {
         let reviewer = &*self.reviewer;
@@ -110,6 +117,9 @@ impl Extender {
             shadow: pod.is_marked_as_shadow(),
             ..pod.workload(Cow::Owned(namespace), &config.keys)
         };
+        if let Some(why) = unmanaged(&workload, &config) {
+            return Ok(self.pass(offered, why, responder));
+        }
         let context = DecisionContext {
             config: &config,
             id,
@@ -135,19 +145,18 @@ impl Extender {
     fn answer(&self, offered: &[String], is_kept: impl Fn(&str) -> bool, why: &str) -> Vec<u8> {
         let (kept, failed): (Vec<&str>, Vec<&str>) = offered.iter().map(|node| &**node).partition(|node| is_kept(node));
         let answer = match self.verb {
-            Verb::Filter => {
-                let failed: Map<String, Value> = failed.into_iter().map(|node| (node.into(), why.into())).collect();
-                json!({"NodeNames": kept, "FailedAndUnresolvableNodes": failed})
-            }
+            Verb::Filter => serde_json::to_vec(&Kept {
+                node_names: kept,
+                failed_and_unresolvable_nodes: failed.into_iter().map(|node| (node, why)).collect(),
+            }),
             Verb::Prioritize => {
-                let scored = kept.into_iter().map(|node| (node, HIGHEST));
-                let scored = scored.chain(failed.into_iter().map(|node| (node, 0)));
-                scored
-                    .map(|(node, score)| json!({"Host": node, "Score": score}))
-                    .collect()
+                let scored = |score| move |host| Score { host, score };
+                let others = failed.into_iter().map(scored(0));
+                serde_json::to_vec(&kept.into_iter().map(scored(HIGHEST)).chain(others).collect::<Vec<_>>())
             }
         };
-        answer.to_string().into_bytes()
+        // These have no key that is not a text.
+        answer.unwrap_or_default()
     }
 
     fn count(&self, verdict: &Verdict<'_>) {
@@ -192,12 +201,29 @@ fn why(verdict: &Verdict<'_>) -> String {
     let reason = verdict.reason.as_str();
     match verdict.action {
         Action::Place(site) => format!("edgeward chose {} ({reason})", site.name()),
-        Action::Gate | Action::PassThrough => format!("edgeward waits ({reason})"),
+        Action::PassThrough => String::new(),
+        Action::Gate => format!("edgeward waits ({reason})"),
         Action::Deny => {
             let faults = verdict.faults.iter().map(ToString::to_string).collect::<Vec<_>>();
             shorten(&format!("edgeward: invalid SLO: {}", faults.join("; ")))
         }
     }
+}
+
+/// The parts of `ExtenderFilterResult` that are written.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Kept<'a> {
+    node_names: Vec<&'a str>,
+    failed_and_unresolvable_nodes: BTreeMap<&'a str, &'a str>,
+}
+
+/// `HostPriority`.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Score<'a> {
+    host: &'a str,
+    score: i64,
 }
 
 /// The parts of `ExtenderArgs` that are read.
@@ -206,7 +232,8 @@ fn why(verdict: &Verdict<'_>) -> String {
 struct WrittenArgs<'a> {
     #[serde(borrow)]
     pod: &'a RawValue,
-    node_names: Option<Vec<String>>,
+    #[serde(borrow)]
+    node_names: Option<&'a RawValue>,
 }
 
 /// A pod, and the names of the nodes that passed kube-scheduler's own filters.
@@ -219,10 +246,17 @@ impl<'a> Args<'a> {
     fn read(body: &'a [u8]) -> anyhow::Result<Self> {
         let written: WrittenArgs<'a> = serde_json::from_slice(body)
             .map_err(|error| anyhow!("not the arguments of an extender: {}", excerpt(error, SHOWN_ERROR)))?;
-        let node_names = written.node_names;
+        let names = written.node_names;
+        let names = names.context("no NodeNames: configure the extender with nodeCacheCapable: true")?;
+        ensure!(
+            commas(names.get()) < MAX_ELEMENTS,
+            "NodeNames has more than {MAX_ELEMENTS} entries"
+        );
+        let node_names =
+            serde_json::from_str(names.get()).map_err(|error| anyhow!("NodeNames: {}", excerpt(error, SHOWN_ERROR)))?;
         Ok(Self {
             pod: written.pod,
-            node_names: node_names.context("no NodeNames: configure the extender with nodeCacheCapable: true")?,
+            node_names,
         })
     }
 }

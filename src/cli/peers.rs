@@ -35,7 +35,7 @@ const LAST_SEEN: Duration = Duration::from_secs(5 * 60);
 /// Look for the clusters near this one, without a Kubernetes cluster.
 ///
 /// Answers peers and looks for them as `serve` does on the leader, for trials and for places without Kubernetes. Prints a line of
-/// JSON at the end of each round of about 10 s: the near peers, by id. With a section `report` in the configuration, peers may read the
+/// JSON at the end of each round, of about 10 s and at first 2.5 s: the near peers, by id. With a section `report` in the configuration, peers may read the
 /// free room of the edge in the fleet file.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]

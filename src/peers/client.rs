@@ -61,15 +61,16 @@ impl Client {
             let reply = peer.send(Method::POST, EXCHANGE, request.into()).await?;
             let (status, reply) = (reply.status(), read(reply, MAX_BYTES).await?);
             ensure!(status == StatusCode::OK, "it answered with {status}");
-            let report = peer.report().await;
-            Ok(Answer {
-                id: peer.id,
-                rtt: peer.rtt,
-                reply,
-                report,
-            })
+            Ok((peer, reply))
         };
-        tokio::time::timeout(TIMEOUT, asking).await?
+        let (mut peer, reply) = tokio::time::timeout(TIMEOUT, asking).await??;
+        let report = tokio::time::timeout(TIMEOUT, peer.report()).await;
+        Ok(Answer {
+            id: peer.id,
+            rtt: peer.rtt,
+            reply,
+            report: report.map_err(Into::into).flatten(),
+        })
     }
 
     /// Reads the report of this peer. `None` if it has none.

@@ -198,6 +198,10 @@ impl Candidate {
 
     /// The finding if the pod would be placed at another site that has room, if it were created again.
     pub(crate) fn evaluate(&self, snapshot: &Snapshot, ledger: &Ledger, config: &Config, now: Now) -> Option<Finding> {
+        // kube-scheduler asks about pods that no review has decided, so their place is not for a new pod to have.
+        if config.extender.enabled && self.pod.decision.is_none() {
+            return None;
+        }
         let snapshot = self.contribution.removed_from(snapshot, &self.pod.workload);
         // The pod as its owner would create it, without the placement.
         let of_site = |name: &str| snapshot.sites.iter().find(|site| site.name() == name);

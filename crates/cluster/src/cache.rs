@@ -140,8 +140,11 @@ impl Cache {
         if old.headroom_below.0 != config.headroom_below.0 {
             self.count_headroom();
         }
-        if !config.extender.enabled {
-            self.pods.unbound.charged = Arc::default();
+        if config.extender != old.extender {
+            let unbound = self.pods.by_uid.iter().filter(|(_, pod)| pod.unbound.is_some());
+            let charged = unbound.filter_map(|(uid, pod)| Some((Arc::clone(uid), pod.charged?)));
+            let charged = charged.filter(|_| config.extender.enabled).collect();
+            self.pods.unbound.charged = Arc::new(charged);
         }
         self.pods.need_recount = true;
         let mut both = self.sites.iter().zip(&config.sites);

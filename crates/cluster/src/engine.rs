@@ -311,6 +311,7 @@ impl Engine {
         // A review decides and reserves under this lock, so none comes in between.
         let mut ledger = self.shared.ledger();
         let before = self.shared.set_snapshot(Arc::clone(&snapshot));
+        ledger.confirm_charged(&snapshot);
         ledger.published(snapshot.revision);
         ledger.move_displaced(&snapshot);
         drop(ledger);

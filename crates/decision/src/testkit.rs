@@ -62,6 +62,7 @@ pub fn reservation(id: u128, node: u32, millicores: i64) -> Reservation {
         membership: None,
         priority: 0,
         releases: None,
+        is_for_scheduler: false,
     }
 }
 

@@ -105,6 +105,8 @@ pub struct Agent {
     askers: BTreeMap<ClusterId, Moment>,
     tries: usize,
     unverified_tries: usize,
+    /// Peers of this round that were not verified when they were asked, and did not answer yet.
+    unverified: BTreeSet<IpAddr>,
     /// A random peer to try in this round.
     stray: Option<IpAddr>,
 }
@@ -123,6 +125,7 @@ impl Agent {
             askers: BTreeMap::new(),
             tries: 0,
             unverified_tries: 0,
+            unverified: BTreeSet::new(),
             stray: None,
         }
     }
@@ -166,9 +169,9 @@ impl Agent {
             }
         }
         while self.open.len() < MAX_OPEN
-            && let Some(address) = self.next()
+            && let Some(address) = self.next(now)
         {
-            outputs.push(self.ask(address));
+            outputs.push(self.ask(address, now));
         }
         outputs
     }
@@ -188,6 +191,7 @@ impl Agent {
             }
         }
         self.tries = TRIES;
+        self.unverified.clear();
         self.unverified_tries = UNVERIFIED_TRIES / if round <= FIRST_ROUNDS { 4 } else { 1 };
         self.make_room(random);
         let others = self.peers.iter().filter(|(_, peer)| !peer.is_near());
@@ -196,32 +200,32 @@ impl Agent {
     }
 
     /// The next peer to ask in this round: a near peer that is due, the best candidate, or the random peer.
-    fn next(&mut self) -> Option<IpAddr> {
-        if let Some(due) = self.next_near() {
+    fn next(&mut self, now: Moment) -> Option<IpAddr> {
+        if let Some(due) = self.next_near(now) {
             return Some(due);
         }
         if self.tries > 0
-            && let Some(candidate) = self.next_candidate()
+            && let Some(candidate) = self.next_candidate(now)
         {
             self.tries -= 1;
             return Some(candidate);
         }
         let stray = self.stray.take()?;
         let peer = self.peers.get(&stray)?;
-        let may_ask = self.may_ask(stray, peer) && (peer.is_verified || self.unverified_tries > 0);
+        let may_ask = self.may_ask(stray, peer, now) && (peer.is_verified || self.unverified_tries > 0);
         may_ask.then_some(stray)
     }
 
-    fn next_near(&self) -> Option<IpAddr> {
+    fn next_near(&self, now: Moment) -> Option<IpAddr> {
         let due = |(address, peer): (&IpAddr, &Peer)| match peer.standing {
-            Standing::Near { due } if due <= self.round && self.may_ask(*address, peer) => Some((due, *address)),
+            Standing::Near { due } if due <= self.round && self.may_ask(*address, peer, now) => Some((due, *address)),
             _ => None,
         };
         Some(self.peers.iter().filter_map(due).min()?.1)
     }
 
     /// The known peer with the lowest RTT, measured or predicted. Peers whose introducer offered dead ones come last.
-    fn next_candidate(&self) -> Option<IpAddr> {
+    fn next_candidate(&self, now: Moment) -> Option<IpAddr> {
         let reach = self.reach_ms();
         // At most one is open for each introducer, because its result decides about the others.
         let judged: BTreeSet<_> = self
@@ -234,7 +238,7 @@ impl Agent {
             let is_judged = peer.introducer.is_some_and(|introducer| judged.contains(&introducer));
             let is_free = peer.is_verified || self.unverified_tries > 0;
             let is_candidate =
-                peer.standing == Standing::Known && is_free && !is_judged && self.may_ask(*address, peer);
+                peer.standing == Standing::Known && is_free && !is_judged && self.may_ask(*address, peer, now);
             let has_rested = |rounds| peer.tried.is_none_or(|tried| self.round >= tried + rounds);
             let is_in_doubt = peer.too_far == 1 && has_rested(DOUBT);
             let is_close = match peer.rtt {
@@ -248,8 +252,12 @@ impl Agent {
         Some(best.2)
     }
 
-    fn may_ask(&self, address: IpAddr, peer: &Peer) -> bool {
-        peer.tried != Some(self.round) && !self.open.contains(&address)
+    /// A peer is asked once in a round, and no sooner than it answers again.
+    fn may_ask(&self, address: IpAddr, peer: &Peer, now: Moment) -> bool {
+        let has_rested = peer
+            .asked
+            .is_none_or(|asked| now.since(asked) >= REQUEST_INTERVAL.times(2));
+        peer.tried != Some(self.round) && has_rested && !self.open.contains(&address)
     }
 
     /// How little the introducer of a peer is to be trusted. An address that an asker stated, and did not ask from, comes last.
@@ -263,13 +271,15 @@ impl Agent {
             .map_or(0, |introducer| introducer.dead_offers)
     }
 
-    fn ask(&mut self, address: IpAddr) -> Output {
+    fn ask(&mut self, address: IpAddr, now: Moment) -> Output {
         let mut seen = Seen::default();
         if let Some(peer) = self.peers.get_mut(&address) {
             peer.tried = Some(self.round);
+            peer.asked = Some(now);
             seen = peer.seen;
             if !peer.is_verified {
                 self.unverified_tries -= 1;
+                self.unverified.insert(address);
             }
         }
         self.open.insert(address);
@@ -311,9 +321,8 @@ impl Agent {
         let introducer = peer.introducer;
         if !peer.is_verified {
             self.version += 1;
-            // A handshake of an earlier round took nothing of this one.
-            self.unverified_tries += usize::from(peer.tried == Some(self.round));
         }
+        self.unverified_tries += usize::from(self.unverified.remove(&address));
         peer.verify(id.clone(), now);
         // A busy moment makes a measurement too long. So a near peer is measured once more before it is dropped, and of two of a
         // peer that is not near the shorter one counts.

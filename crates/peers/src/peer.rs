@@ -48,6 +48,7 @@ pub struct Peer {
     pub(crate) failures: u8,
     /// The round of the last attempt.
     pub(crate) tried: Option<u64>,
+    pub(crate) asked: Option<Moment>,
     /// Measurements in a row that were too long, at most 2. One alone may be due to a busy moment.
     pub(crate) too_far: u8,
     pub(crate) seen: Seen,
@@ -71,6 +72,7 @@ impl Peer {
             failed: None,
             failures: 0,
             tried: None,
+            asked: None,
             too_far: 0,
             seen: Seen::default(),
             dead_offers: 0,

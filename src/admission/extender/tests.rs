@@ -3,6 +3,7 @@ use edgeward_cluster::engine::SharedState;
 use edgeward_decision::config::Config;
 use edgeward_decision::testkit::{self, with};
 use edgeward_kube::units::Moment;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::instruments::logs::LogLimit;
@@ -235,7 +236,18 @@ fn call_with_whole_nodes_or_without_uid_is_an_error() {
     );
     let unnamed = with(pod(), "/metadata/uid", json!("x"));
     assert_eq!(error(&args(&unnamed, &["e"])), "the pod's uid is no UUID");
+    let many = vec!["e"; MAX_ELEMENTS + 1];
+    assert_eq!(error(&args(&pod(), &many)), "NodeNames has more than 20000 entries");
     assert!(error("[]").starts_with("not the arguments of an extender: "));
+}
+
+#[test]
+fn pod_with_too_many_elements_keeps_all_nodes_unread() {
+    let reviewer = reviewer("0", enabled());
+    let large = with(pod(), "/spec/containers", json!(vec![json!(7); MAX_ELEMENTS + 2]));
+    assert_eq!(kept(&reviewer, &large), json!(["e", "c", "other"]));
+    let metrics = reviewer.metrics.encode();
+    assert!(metrics.contains("reason=\"too_large\"} 1"), "{metrics}");
 }
 
 #[test]

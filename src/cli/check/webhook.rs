@@ -27,7 +27,10 @@ pub(super) fn registration(facts: &Facts) -> Vec<Finding> {
             "there is no MutatingWebhookConfiguration {configuration} with a webhook {}: no pod is decided",
             WEBHOOKS[0]
         );
-        return vec![Finding::fault(AREA, text).fix(fix)];
+        return vec![match facts.found.config.extender.enabled {
+            true => Finding::warning(AREA, text + " unless kube-scheduler asks edgeward"),
+            false => Finding::fault(AREA, text).fix(fix),
+        }];
     }
     let mut findings: Vec<_> = ours.iter().map(|webhook| judge_entry(webhook, &fix)).collect();
     if ours.iter().all(|webhook| webhook.entry.name != OF_PLACED) {

@@ -439,10 +439,11 @@ impl Cache {
         node.change(pod, self.config.headroom_below.0, by);
         if self.config.extender.enabled && pod.unbound.is_some() {
             let charged = Arc::make_mut(&mut self.pods.unbound.charged);
-            match by > 0 {
-                true => charged.insert(Arc::clone(uid), id),
-                false => charged.remove(uid),
-            };
+            if by > 0 {
+                charged.insert(Arc::clone(uid), id);
+            } else {
+                charged.remove(uid);
+            }
         }
         let key = pod.key(uid);
         if by > 0 {

@@ -120,7 +120,7 @@ impl SharedState {
         let DecisionContext { config, id, now } = context;
         let mut ledger = self.ledger();
         ledger.expire(now.moment);
-        ledger.forget(id, &workload.namespace);
+        let aside = ledger.set_aside(id, &workload.namespace);
         let published = self.snapshot();
         let charged = published.charged_by_unbound.get(&*id.to_string()).copied();
         let snapshot = read.get_or_init(|| match charged {
@@ -132,7 +132,8 @@ impl SharedState {
         let sites = snapshot.sites.iter();
         let not_offered = sites.filter(|site| !site.nodes.is_empty() && !site.nodes().any(is_offered));
         let not_offered: Vec<_> = not_offered.map(Site::name).collect();
-        let room = Room::new(snapshot, &ledger, queue_key, &workload.namespace).without_offer(&not_offered);
+        let room = Room::new(snapshot, &ledger, queue_key, &workload.namespace).of_arrival();
+        let room = room.without_offer(&not_offered);
         let mut verdict = decide(workload, &room, config, now);
         if matches!(verdict.action, Action::Gate) {
             let waiting = Workload {
@@ -141,12 +142,18 @@ impl SharedState {
             };
             verdict = decide(&waiting, &room, config, now);
         }
-        if is_wanted(&verdict) {
+        let is_wanted = is_wanted(&verdict);
+        if is_wanted {
             let is_charged = |site: &Site| site.nodes().any(|node| Some(node.id) == charged);
             if verdict.site().is_some_and(is_charged) {
                 verdict.node = None;
             }
             reserve(&mut ledger, snapshot, workload, &verdict, context);
+        }
+        match aside {
+            Some(aside) if is_wanted => ledger.replace(aside),
+            Some(aside) => ledger.put_back(aside),
+            None => {}
         }
         verdict
     }

@@ -36,7 +36,7 @@ pub struct Peers {
     /// Addresses of peers that are known from the start, in allowedCidrs, at most 64
     #[schemars(with = "Vec<IpAddress>", length(max = MAX_ENTRIES))]
     pub seeds: Vec<IpAddr>,
-    /// A cluster up to this RTT in ms is near. While there are fewer than ten, those up to about three times as far count too
+    /// A cluster up to this RTT in ms is near. With fewer than ten near ones, the bound is wider: at most √10 times
     #[serde(rename = "maxRttMs", with = "Decimal::<3, 1, 10_000_000>")]
     #[schemars(with = "Decimal<3, 1, 10_000_000>")]
     pub max_rtt: Micros,

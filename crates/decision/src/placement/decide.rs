@@ -362,6 +362,13 @@ pub fn is_within_half(
 
 /// Why edgeward does not decide about the pod; `None` if it does ("Which pods are decided" in docs/guide/decide.md).
 fn bypass(workload: &Workload<'_>, room: &Room<'_, '_>, config: &Config, now: Now) -> Option<Reason> {
+    // Such a pod passes through even if a later webhook has gated it.
+    let is_placed = || !is_ours(workload, config) && is_placed(workload, room, now);
+    unmanaged(workload, config).or_else(|| is_placed().then_some(Reason::Reinvocation))
+}
+
+/// Why edgeward does not decide about the pod, whether it has a placement or not.
+pub fn unmanaged(workload: &Workload<'_>, config: &Config) -> Option<Reason> {
     let excluded = config
         .excluded_namespaces
         .iter()
@@ -375,13 +382,8 @@ fn bypass(workload: &Workload<'_>, room: &Room<'_, '_>, config: &Config, now: No
         (workload.management == Management::OptedOut, Reason::OptedOut),
         (workload.intent.is_none(), Reason::NotManaged),
     ];
-    let bypass = bypasses
-        .into_iter()
-        .find(|(applies, _)| *applies)
-        .map(|(_, reason)| reason);
-    // Such a pod passes through even if a later webhook has gated it.
-    let is_placed = || !is_ours(workload, config) && is_placed(workload, room, now);
-    bypass.or_else(|| is_placed().then_some(Reason::Reinvocation))
+    let mut bypasses = bypasses.into_iter();
+    bypasses.find(|(applies, _)| *applies).map(|(_, reason)| reason)
 }
 
 /// The fault of `offloadAllowed: "false"` in a namespace whose pods Liqo runs only on virtual nodes (strategy `Remote`).

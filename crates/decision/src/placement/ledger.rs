@@ -52,6 +52,8 @@ pub struct Reservation {
     pub priority: i32,
     /// The uid of the gated pod that is being released; `None` for a pod that is being created.
     pub releases: Option<Arc<str>>,
+    /// Whether kube-scheduler asked. It offers no room twice, whichever replica answers.
+    pub is_for_scheduler: bool,
 }
 
 /// Maximum length in bytes of a uid with its revision. A uid from the API server has 36 bytes.
@@ -72,6 +74,7 @@ impl Reservation {
             membership: workload.membership().cloned(),
             priority: workload.priority,
             releases: None,
+            is_for_scheduler: workload.unpatchable,
         }
     }
 }
@@ -102,6 +105,10 @@ pub struct Ledger {
     /// Namespaces and classes of which a pod was sent to a site to find out how fast it is now.
     trials: Recent<(Box<str>, Box<str>, Class), (), 600, 4_096>,
 }
+
+/// A reservation that is not counted, and may be put back.
+#[derive(Debug)]
+pub struct Aside(Entry);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
@@ -198,6 +205,44 @@ impl Ledger {
         self.open_entry(id).filter(|entry| entry.is_of(namespace))?;
         self.freed += 1;
         Some(self.take_unconfirmed(id)?.since)
+    }
+
+    /// Takes out the reservation of a pod that is decided again.
+    pub fn set_aside(&mut self, id: DecisionId, namespace: &str) -> Option<Aside> {
+        self.open_entry(id).filter(|entry| entry.is_of(namespace))?;
+        self.take_unconfirmed(id).map(Aside)
+    }
+
+    /// Puts back the reservation of a pod whose new decision was not given.
+    pub fn put_back(&mut self, Aside(entry): Aside) {
+        self.nodes.entry(entry.reservation.node).or_default().push(entry);
+    }
+
+    /// Drops the reservation of a pod that was decided again. Its room is free unless a new one took it.
+    pub fn replace(&mut self, Aside(entry): Aside) {
+        let new = self.open_entry(entry.reservation.id);
+        self.freed += u64::from(new.is_none_or(|new| new.reservation != entry.reservation));
+    }
+
+    /// Confirms the reservations of pods that the snapshot charges at the site of their reservation.
+    pub fn confirm_charged(&mut self, snapshot: &Snapshot) {
+        let charged = &snapshot.charged_by_unbound;
+        if charged.is_empty() {
+            return;
+        }
+        let open = self.nodes.values_mut().flatten();
+        for entry in open.filter(|entry| entry.shown_in.is_none() && entry.reservation.is_for_scheduler) {
+            let Some(node) = charged.get(&*entry.reservation.id.to_string()) else {
+                continue;
+            };
+            let site = snapshot
+                .sites
+                .iter()
+                .find(|site| site.name() == &*entry.reservation.site);
+            if site.is_some_and(|site| site.nodes().any(|found| found.id == *node)) {
+                entry.shown_in = Some(snapshot.revision);
+            }
+        }
     }
 
     /// Forgets the reservation of a gated pod that is gone, or that another decision has released. Cost: a pass over the
@@ -397,7 +442,7 @@ impl Ledger {
         let times = match entry.shown_in {
             None if entry.is_beyond_half && !entry.is_of(namespace) => return None,
             // Other replicas count the pod's queue claim for as long as they see it gated.
-            None if entry.reservation.releases.is_some() => 1,
+            None if entry.reservation.releases.is_some() || entry.reservation.is_for_scheduler => 1,
             None => self.replicas(),
             Some(shown_in) if shown_in > revision => 1,
             Some(_) => return None,

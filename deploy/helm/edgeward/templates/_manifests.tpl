@@ -129,7 +129,7 @@ edgeward-config-{{ include "edgeward.config" . | sha256sum | trunc 10 }}
 {{- /* As deploy/peers. */ -}}
 {{- $address := dict "name" "POD_IP" "valueFrom" (dict "fieldRef" (dict "apiVersion" "v1" "fieldPath" "status.podIP")) -}}
 {{- $_ := set $container "env" (prepend $container.env $address) -}}
-{{- $_ := set $container "ports" (prepend $container.ports (dict "name" "peers" "containerPort" 8444)) -}}
+{{- $_ := set $container "ports" (append $container.ports (dict "name" "peers" "containerPort" 8444)) -}}
 {{- $mount := dict "name" "peers" "mountPath" "/etc/edgeward/peers" "readOnly" true -}}
 {{- $_ := set $container "volumeMounts" (prepend ($container.volumeMounts | default list) $mount) -}}
 {{- $volume := dict "name" "peers" "secret" (dict "secretName" "edgeward-peers" "defaultMode" 288 "optional" true) -}}

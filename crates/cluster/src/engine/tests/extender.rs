@@ -49,12 +49,21 @@ impl Cluster {
     }
 
     fn see(&mut self, pods: &[Value]) {
-        pods.iter().for_each(|pod| self.engine.apply(&record(pod), NOW));
+        self.apply(pods);
         self.engine.publish(NOW);
+    }
+
+    fn apply(&mut self, pods: &[Value]) {
+        pods.iter().for_each(|pod| self.engine.apply(&record(pod), NOW));
     }
 
     /// The site of this pod, to which kube-scheduler offers all nodes.
     fn ask(&self, number: u32) -> String {
+        self.asks(number, true)
+    }
+
+    /// The same, with an answer that is given or comes too late.
+    fn asks(&self, number: u32, is_given: bool) -> String {
         let workload = Workload {
             unpatchable: true,
             ..testkit::workload(&pod(number, ""), &self.config.keys)
@@ -69,7 +78,7 @@ impl Cluster {
             offered: BTreeSet::from(["e", "c"]),
         };
         let read = OnceCell::new();
-        let verdict = self.shared.schedule(&read, &workload, &attempt, context, |_| true);
+        let verdict = self.shared.schedule(&read, &workload, &attempt, context, |_| is_given);
         verdict.site().unwrap().name().to_owned()
     }
 
@@ -124,4 +133,37 @@ fn charges_are_not_published_while_the_extender_is_off() {
     cluster.engine.apply(&Change::Settings(Arc::default()), NOW);
     cluster.see(&[pod(2, "")]);
     assert!(cluster.shared.snapshot().charged_by_unbound.is_empty());
+    let on = Change::Settings(Arc::clone(&cluster.config));
+    cluster.engine.apply(&on, NOW);
+    cluster.engine.publish(NOW);
+    assert_eq!(cluster.shared.snapshot().charged_by_unbound.len(), 2);
+}
+
+#[test]
+fn pod_that_is_seen_but_not_published_counts_once() {
+    // The largest node is at the edge, so the pod counts there.
+    let mut cluster = Cluster::of("100");
+    cluster.apply(&[pod(1, "")]);
+    assert_eq!(cluster.ask(1), "edge");
+    assert_eq!(cluster.charged(), (0, 1));
+    cluster.engine.publish(NOW);
+    assert_eq!(cluster.charged(), (1_000, 0));
+}
+
+#[test]
+fn late_answer_keeps_the_reservation_of_an_earlier_one() {
+    let cluster = Cluster::of("1");
+    let freed = || cluster.shared.ledger().freed();
+    let before = freed();
+    assert_eq!([cluster.ask(1), cluster.asks(1, false), cluster.ask(1)], ["edge"; 3]);
+    assert_eq!((cluster.open(), freed()), (1, before));
+    assert_eq!(cluster.ask(2), "cloud");
+}
+
+#[test]
+fn reservations_count_once_with_several_replicas() {
+    let cluster = Cluster::of("3");
+    cluster.shared.ledger().set_replicas(2);
+    let sites: Vec<_> = (0..4).map(|number| cluster.ask(number)).collect();
+    assert_eq!(sites, ["edge", "edge", "edge", "cloud"]);
 }
