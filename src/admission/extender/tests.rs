@@ -247,7 +247,7 @@ fn pod_with_too_many_elements_keeps_all_nodes_unread() {
     let large = with(pod(), "/spec/containers", json!(vec![json!(7); MAX_ELEMENTS + 2]));
     assert_eq!(kept(&reviewer, &large), json!(["e", "c", "other"]));
     let metrics = reviewer.metrics.encode();
-    assert!(metrics.contains("reason=\"too_large\"} 1"), "{metrics}");
+    assert!(metrics.contains("reason=\"passthrough_too_large\"} 1"), "{metrics}");
 }
 
 #[test]
