@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, ensure};
-use edgeward_cluster::engine::{Attempt, DecisionContext};
+use edgeward_cluster::engine::{Attempt, DecisionContext, Outcome};
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::model::workload::Workload;
 use edgeward_decision::placement::decide::unmanaged;
@@ -114,6 +114,8 @@ impl Extender {
         reviewer.policies.load().apply(&mut pod, &namespace, &config.keys);
         let workload = Workload {
             unpatchable: true,
+            // It gets none any more.
+            runtime_class: true,
             shadow: pod.is_marked_as_shadow(),
             ..pod.workload(Cow::Owned(namespace), &config.keys)
         };
@@ -130,7 +132,12 @@ impl Extender {
             .shared
             .schedule(&read, &workload, &attempt, context, |verdict| {
                 is_ours = responder.take();
-                is_ours && offered.iter().any(|node| is_kept(node, &workload, verdict))
+                let keeps_any = offered.iter().any(|node| is_kept(node, &workload, verdict));
+                match self.verb {
+                    _ if is_ours && keeps_any => Outcome::Reserve,
+                    Verb::Filter if is_ours => Outcome::Free,
+                    _ => Outcome::Leave,
+                }
             });
         if is_ours {
             self.count(&verdict);

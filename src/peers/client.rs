@@ -17,6 +17,7 @@ use hyper::body::Bytes;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use tokio::time::{Instant, timeout_at};
 
 use super::server::{EXCHANGE, MAX_REPORT, REPORT};
 use crate::platform::clock::Clock;
@@ -63,8 +64,9 @@ impl Client {
             ensure!(status == StatusCode::OK, "it answered with {status}");
             Ok((peer, reply))
         };
-        let (mut peer, reply) = tokio::time::timeout(TIMEOUT, asking).await??;
-        let report = tokio::time::timeout(TIMEOUT, peer.report()).await;
+        let end = Instant::now() + TIMEOUT;
+        let (mut peer, reply) = timeout_at(end, asking).await??;
+        let report = timeout_at(end, peer.report()).await;
         Ok(Answer {
             id: peer.id,
             rtt: peer.rtt,

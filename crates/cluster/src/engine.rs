@@ -27,7 +27,7 @@ use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::{Moment, Now};
 
 pub use change::Change;
-pub use shared_state::{Attempt, DecisionContext, SharedState};
+pub use shared_state::{Attempt, DecisionContext, Outcome, SharedState};
 
 /// The greatest age of a decision that a new process reports, which is longer than a change of the leader takes. Also the
 /// most that a decision may be older than its pod or lie in the future.
@@ -353,7 +353,8 @@ impl Engine {
             self.waitlist.apply_delta(&delta, ledger.freed(), is_stale);
             self.waitlist.wants_plan(now.moment).then(|| ledger.clone())
         };
-        let plan = ledger.map(|ledger| {
+        let plan = ledger.map(|mut ledger| {
+            ledger.confirm_charged(snapshot);
             let is_managed = |namespace: &str| self.cache.is_managed(namespace);
             self.waitlist.plan(snapshot, &ledger, config, is_managed, now)
         });

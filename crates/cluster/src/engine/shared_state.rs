@@ -49,6 +49,17 @@ pub struct Attempt<'t> {
     pub offered: BTreeSet<&'t str>,
 }
 
+/// What becomes of the reservation of a pod that kube-scheduler is placing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The answer keeps nodes of the chosen site.
+    Reserve,
+    /// The answer keeps no node, so the pod runs nowhere now.
+    Free,
+    /// There is no answer, or it leaves the pod where it may run.
+    Leave,
+}
+
 impl SharedState {
     /// Starts with this snapshot. Reservations expire after `reservation_ttl`; with zero, none are made.
     pub fn new(snapshot: Arc<Snapshot>, reservation_ttl: Micros) -> Self {
@@ -103,7 +114,7 @@ impl SharedState {
         verdict
     }
 
-    /// Decides about a pod that kube-scheduler is placing, and reserves its room if the verdict `is_wanted`. The verdict is
+    /// Decides about a pod that kube-scheduler is placing, and reserves its room as `outcome` says. The verdict is
     /// that of a pod that is being created now. A pod that would be gated waits in the scheduler's queue instead, and is decided
     /// like a gated pod.
     ///
@@ -115,7 +126,7 @@ impl SharedState {
         workload: &Workload<'_>,
         attempt: &Attempt<'_>,
         context: DecisionContext<'_>,
-        is_wanted: impl FnOnce(&Verdict<'_>) -> bool,
+        outcome: impl FnOnce(&Verdict<'_>) -> Outcome,
     ) -> Verdict<'s> {
         let DecisionContext { config, id, now } = context;
         let mut ledger = self.ledger();
@@ -142,8 +153,8 @@ impl SharedState {
             };
             verdict = decide(&waiting, &room, config, now);
         }
-        let is_wanted = is_wanted(&verdict);
-        if is_wanted {
+        let outcome = outcome(&verdict);
+        if outcome == Outcome::Reserve {
             let is_charged = |site: &Site| site.nodes().any(|node| Some(node.id) == charged);
             if verdict.site().is_some_and(is_charged) {
                 verdict.node = None;
@@ -151,8 +162,8 @@ impl SharedState {
             reserve(&mut ledger, snapshot, workload, &verdict, context);
         }
         match aside {
-            Some(aside) if is_wanted => ledger.replace(aside),
-            Some(aside) => ledger.put_back(aside),
+            Some(aside) if outcome == Outcome::Leave => ledger.put_back(aside),
+            Some(aside) => ledger.replace(aside),
             None => {}
         }
         verdict

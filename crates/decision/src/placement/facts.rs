@@ -94,8 +94,7 @@ pub(super) fn is_class_gated(case: &Case<'_, '_>) -> bool {
 /// It may not if kube-scheduler could make room at the edge by evicting other pods.
 fn may_gate(case: &Case<'_, '_>, sites: &[Assessment<'_>]) -> bool {
     let gives_class = |site: &Assessment<'_>| site.is_possible() && site.site.definition.runtime_class.is_some();
-    let takes_class = !case.workload.runtime_class && !case.workload.unpatchable;
-    let gets_class = takes_class && sites.iter().any(gives_class);
+    let gets_class = !case.workload.runtime_class && sites.iter().any(gives_class);
     let could_preempt = |site: &Assessment<'_>| {
         rank::is_edge(site) && site.standing() == Standing::Full && wait::could_preempt(case.workload, site, case.room)
     };

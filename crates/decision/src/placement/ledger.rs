@@ -207,9 +207,10 @@ impl Ledger {
         Some(self.take_unconfirmed(id)?.since)
     }
 
-    /// Takes out the reservation of a pod that is decided again.
+    /// Takes out the reservation of a pod about which kube-scheduler asks again.
     pub fn set_aside(&mut self, id: DecisionId, namespace: &str) -> Option<Aside> {
-        self.open_entry(id).filter(|entry| entry.is_of(namespace))?;
+        let is_its = |entry: &&Entry| entry.is_of(namespace) && entry.reservation.is_for_scheduler;
+        self.open_entry(id).filter(is_its)?;
         self.take_unconfirmed(id).map(Aside)
     }
 
@@ -221,7 +222,9 @@ impl Ledger {
     /// Drops the reservation of a pod that was decided again. Its room is free unless a new one took it.
     pub fn replace(&mut self, Aside(entry): Aside) {
         let new = self.open_entry(entry.reservation.id);
-        self.freed += u64::from(new.is_none_or(|new| new.reservation != entry.reservation));
+        let is_same =
+            |new: &Entry| (&new.reservation, new.is_beyond_half) == (&entry.reservation, entry.is_beyond_half);
+        self.freed += u64::from(!new.is_some_and(is_same));
     }
 
     /// Confirms the reservations of pods that the snapshot charges at the site of their reservation.
@@ -241,6 +244,7 @@ impl Ledger {
                 .find(|site| site.name() == &*entry.reservation.site);
             if site.is_some_and(|site| site.nodes().any(|found| found.id == *node)) {
                 entry.shown_in = Some(snapshot.revision);
+                self.freed += u64::from(*node != entry.reservation.node);
             }
         }
     }
@@ -262,8 +266,9 @@ impl Ledger {
         let mut open = self.nodes.values_mut().flatten().filter(|entry| entry.is_open(id));
         let entry = open.find(|entry| entry.is_of(namespace) && *entry.reservation.site == *site)?;
         entry.shown_in = Some(revision);
-        // From now on it is charged once, and no longer once for each replica.
-        self.freed += u64::from(self.other_replicas > 0);
+        // From now on it is charged once, and no longer once for each replica. A pod that kube-scheduler placed may have another
+        // node.
+        self.freed += u64::from(self.other_replicas > 0 || entry.reservation.is_for_scheduler);
         Some(entry.reservation.node)
     }
 
@@ -423,7 +428,7 @@ impl Ledger {
     }
 
     /// What the namespace would keep from others at the site if this reservation were within the half.
-    /// Everything is charged once for each replica.
+    /// Everything is charged once for each replica, and once if kube-scheduler asked.
     fn kept_with(&self, reservation: &Reservation) -> Share {
         let namespace = &reservation.namespace;
         let is_in_half = |entry: &&Entry| !entry.is_beyond_half && entry.reservation.releases.is_none();
@@ -432,8 +437,13 @@ impl Ledger {
         let others = self.unconfirmed().filter(is_in_half).filter(is_kept);
         let others = others.map(|entry| &entry.reservation);
         for reservation in others.chain([reservation]) {
-            kept.amounts.add(&reservation.amount, self.replicas());
-            kept.pods = kept.pods.saturating_add(self.replicas().into());
+            let times = if reservation.is_for_scheduler {
+                1
+            } else {
+                self.replicas()
+            };
+            kept.amounts.add(&reservation.amount, times);
+            kept.pods = kept.pods.saturating_add(times.into());
         }
         kept
     }

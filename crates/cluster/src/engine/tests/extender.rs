@@ -59,11 +59,10 @@ impl Cluster {
 
     /// The site of this pod, to which kube-scheduler offers all nodes.
     fn ask(&self, number: u32) -> String {
-        self.asks(number, true)
+        self.asks(number, Outcome::Reserve)
     }
 
-    /// The same, with an answer that is given or comes too late.
-    fn asks(&self, number: u32, is_given: bool) -> String {
+    fn asks(&self, number: u32, outcome: Outcome) -> String {
         let workload = Workload {
             unpatchable: true,
             ..testkit::workload(&pod(number, ""), &self.config.keys)
@@ -78,7 +77,7 @@ impl Cluster {
             offered: BTreeSet::from(["e", "c"]),
         };
         let read = OnceCell::new();
-        let verdict = self.shared.schedule(&read, &workload, &attempt, context, |_| is_given);
+        let verdict = self.shared.schedule(&read, &workload, &attempt, context, |_| outcome);
         verdict.site().unwrap().name().to_owned()
     }
 
@@ -155,9 +154,16 @@ fn late_answer_keeps_the_reservation_of_an_earlier_one() {
     let cluster = Cluster::of("1");
     let freed = || cluster.shared.ledger().freed();
     let before = freed();
-    assert_eq!([cluster.ask(1), cluster.asks(1, false), cluster.ask(1)], ["edge"; 3]);
+    assert_eq!(
+        [cluster.ask(1), cluster.asks(1, Outcome::Leave), cluster.ask(1)],
+        ["edge"; 3]
+    );
     assert_eq!((cluster.open(), freed()), (1, before));
     assert_eq!(cluster.ask(2), "cloud");
+    // A pod that keeps no node holds no room.
+    cluster.asks(1, Outcome::Free);
+    assert_eq!(freed(), before + 1);
+    assert_eq!(cluster.ask(3), "edge");
 }
 
 #[test]
