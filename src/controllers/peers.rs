@@ -24,6 +24,7 @@ use super::{Context, write_status};
 use crate::api::{Peer, PeerSpec, PeerStatus};
 use crate::config::Versions;
 use crate::instruments::logs::LogLimit;
+use crate::instruments::metrics::Metrics;
 use crate::peers::{self, Membership, Near, NearPeer};
 use crate::reports::{refined_site, site_of};
 
@@ -78,12 +79,9 @@ impl Peers {
                     return;
                 };
                 let leadership = &self.context.leadership;
-                while leadership.during(self.lead(settings)).await.is_none() {
-                    self.context.metrics.near_peers.set(0);
-                }
+                while leadership.during(self.lead(settings)).await.is_none() {}
             };
             let next = versions.until_other(&config, same, work).await;
-            self.context.metrics.near_peers.set(0);
             if config.enabled_peers().is_some() && next.enabled_peers().is_none() {
                 self.clear().await;
             }
@@ -99,7 +97,6 @@ impl Peers {
                 Ok((membership, listener)) => self.look(settings, membership, listener).await,
                 Err(error) => error,
             };
-            self.context.metrics.near_peers.set(0);
             let error = format!("{error:#}");
             if error != last {
                 tracing::warn!(error, "peers cannot be looked for; it is tried again");
@@ -117,6 +114,7 @@ impl Peers {
 
     /// Returns why the certificate cannot be used any more.
     async fn look(&self, settings: &Settings, membership: Membership, listener: TcpListener) -> anyhow::Error {
+        let _looking = Looking(&self.context.metrics);
         let (sender, near) = watch::channel(Near::default());
         tracing::info!(id = membership.id().as_str(), listen = %self.options.peers_listen, "looking for peers");
         let domain = membership.domain().to_owned();
@@ -226,6 +224,15 @@ impl Peers {
         });
         let force = PatchParams::apply(MANAGER).force();
         api.patch(SERVICE, &force, &Patch::Apply(&slice)).await.map(drop)
+    }
+}
+
+/// Once nothing is looked for any more, no peer counts as near.
+struct Looking<'m>(&'m Metrics);
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.0.near_peers.set(0);
     }
 }
 

@@ -198,7 +198,7 @@ impl Candidate {
 
     /// The finding if the pod would be placed at another site that has room, if it were created again.
     pub(crate) fn evaluate(&self, snapshot: &Snapshot, ledger: &Ledger, config: &Config, now: Now) -> Option<Finding> {
-        // kube-scheduler asks about pods that no review has decided, so their place is not for a new pod to have.
+        // kube-scheduler asks about such a pod on each try. A new one would get no other answer.
         if config.extender.enabled && self.pod.decision.is_none() {
             return None;
         }

@@ -48,6 +48,7 @@ pub struct Peer {
     pub(crate) failures: u8,
     /// The round of the last attempt.
     pub(crate) tried: Option<u64>,
+    /// The time of the last attempt.
     pub(crate) asked: Option<Moment>,
     /// Measurements in a row that were too long, at most 2. One alone may be due to a busy moment.
     pub(crate) too_far: u8,
