@@ -61,7 +61,9 @@ fn beside_others(fixture: &Fixture<'_>) -> Result<()> {
         edgeward,
         with_policies,
     ];
-    contenders.extend(peers::given(fixture)?);
+    for (start, dir) in peers::given() {
+        contenders.push(start(fixture, &dir)?);
+    }
     for contender in &contenders {
         contender.is_in_force(fixture, &pod())?;
     }

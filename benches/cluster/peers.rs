@@ -14,11 +14,14 @@ use crate::contenders::{Contender, EDGE, Kept, LABEL, pods, webhook};
 const GATEKEEPER: &str = "EDGEWARD_GATEKEEPER";
 const KYVERNO: &str = "EDGEWARD_KYVERNO";
 
-pub(crate) fn given<'run>(fixture: &Fixture<'run>) -> Result<Vec<Contender<'run>>> {
-    let given = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
-    let gatekeeper = given(GATEKEEPER).map(|dir| gatekeeper(fixture, &dir));
-    let kyverno = given(KYVERNO).map(|dir| kyverno(fixture, &dir));
-    gatekeeper.into_iter().chain(kyverno).collect()
+/// Starts a peer with the programs in this directory.
+type Start = for<'f, 'run> fn(&'f Fixture<'run>, &'f Path) -> Result<Contender<'run>>;
+
+/// The peers whose programs are given: how each starts, and the directory.
+pub(crate) fn given() -> Vec<(Start, PathBuf)> {
+    let known: [(&str, Start); 2] = [(GATEKEEPER, gatekeeper), (KYVERNO, kyverno)];
+    let given = |(variable, start)| Some((start, PathBuf::from(std::env::var_os(variable)?)));
+    known.into_iter().filter_map(given).collect()
 }
 
 /// Installs custom resource definitions and waits until they are served.

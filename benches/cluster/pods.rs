@@ -1,5 +1,5 @@
 //! Time from the creation of the first Job until kube-scheduler has bound all 10,000 pods. The contenders take turns: edgeward
-//! as installed in both kinds of namespace, the constant webhooks, and no webhook.
+//! as installed in both kinds of namespace, the constant webhooks, no webhook, and the peers that are given.
 
 use edgeward_harness::clients;
 use edgeward_harness::clusters::in_another;
@@ -12,9 +12,9 @@ use kube::Client;
 
 use crate::contenders::Contender;
 use crate::differences::Median;
-use crate::fleet;
+use crate::{fleet, peers};
 
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 const NODES: usize = 200;
 const JOBS: usize = 100;
 const PODS_OF_A_JOB: usize = 100;
@@ -23,12 +23,14 @@ const PODS: usize = JOBS * PODS_OF_A_JOB;
 /// Query interval for the number of bound pods.
 const PAUSE: Duration = Duration::from_millis(250);
 
-const CONTENDERS: usize = 5;
+/// Contenders besides the peers.
+const OWN: usize = 5;
 
 const REST: [&str; 3] = ["etcd", "kube-controller-manager", "kube-scheduler"];
 
 /// Measurements of one turn, in seconds.
 struct Turn {
+    name: &'static str,
     until_bound: f64,
     /// CPU time of the API server, of the webhook, of [`REST`] together, and of kwok.
     processors: [f64; 4],
@@ -38,20 +40,21 @@ e2e! { "pods::of_jobs", Machine, of_jobs }
 /// Fails if edgeward left a pod undecided. Each turn has a cluster of its own. Deleting 10,000 pods takes longer than creating
 /// them, and an edgeward that is not called would still watch the pods of the other contenders.
 fn of_jobs(fixture: &Fixture<'_>) -> Result<()> {
-    let mut turns = [const { Vec::new() }; CONTENDERS];
+    let contenders = OWN + peers::given().len();
+    let mut turns: Vec<Vec<Turn>> = (0..contenders).map(|_| vec![]).collect();
     for round in 0..ROUNDS {
-        for place in 0..CONTENDERS {
-            let number = (place + round) % CONTENDERS;
+        for place in 0..contenders {
+            let number = (place + round) % contenders;
             // In a shared cluster, pods of earlier turns would be extra work for the slower contenders.
             let turn = in_another(fixture, "of_jobs", false, |fixture| turn(fixture, number))?;
             let Turn {
+                name,
                 until_bound,
                 processors,
             } = &turn;
             println!(
-                "round {} of {ROUNDS}: {}: {until_bound:.1} s, {processors:.1?}",
-                round + 1,
-                NAMES[number]
+                "round {} of {ROUNDS}: {name}: {until_bound:.1} s, {processors:.1?}",
+                round + 1
             );
             turns[number].push(turn);
         }
@@ -60,14 +63,6 @@ fn of_jobs(fixture: &Fixture<'_>) -> Result<()> {
     Ok(())
 }
 
-const NAMES: [&str; CONTENDERS] = [
-    "no webhook",
-    "constant webhook in Go",
-    "the same with edgeward's annotations",
-    "edgeward",
-    "edgeward, namespace labelled policies",
-];
-
 fn turn(fixture: &Fixture<'_>, number: usize) -> Result<Turn> {
     fleet::create(fixture, NODES)?;
     let contender = match number {
@@ -75,7 +70,11 @@ fn turn(fixture: &Fixture<'_>, number: usize) -> Result<Turn> {
         1 => Contender::constant(fixture)?,
         2 => Contender::annotating(fixture)?,
         3 => Contender::edgeward(fixture)?,
-        _ => Contender::edgeward(fixture)?.with_policies(fixture)?,
+        4 => Contender::edgeward(fixture)?.with_policies(fixture)?,
+        peer => {
+            let (start, dir) = &peers::given()[peer - OWN];
+            start(fixture, dir)?
+        }
     };
     contender.is_in_force(fixture, &workloads::pod("asked", workloads::latency()))?;
     fixture.runtime.block_on(async {
@@ -92,6 +91,7 @@ fn turn(fixture: &Fixture<'_>, number: usize) -> Result<Turn> {
             );
         }
         Ok(Turn {
+            name: contender.name,
             until_bound: took.as_secs_f64(),
             processors: std::array::from_fn(|of| (after[of] - before[of]).as_secs_f64()),
         })
@@ -106,7 +106,7 @@ fn processor_times(fixture: &Fixture<'_>, contender: &Contender<'_>) -> Result<[
     Ok([of("kube-apiserver")?, own, rest?, of("kwok")?])
 }
 
-fn print(turns: &[Vec<Turn>; CONTENDERS]) {
+fn print(turns: &[Vec<Turn>]) {
     let over = |at: usize, other: usize| {
         let rounds = turns[at].iter().zip(&turns[other]);
         match at == other {
@@ -122,18 +122,21 @@ fn print(turns: &[Vec<Turn>; CONTENDERS]) {
          over that with annotations, % |"
     );
     println!("|---|---:|---:|---:|---:|");
-    for (at, name) in NAMES.iter().enumerate() {
-        let median = Median::of(turns[at].iter().map(|turn| turn.until_bound));
+    for (at, of) in turns.iter().enumerate() {
+        let median = Median::of(of.iter().map(|turn| turn.until_bound));
         let [none, constant, annotating] = [0, 1, 2].map(|other| over(at, other));
-        println!("| {name} | {median:.1} | {none} | {constant} | {annotating} |");
+        println!("| {} | {median:.1} | {none} | {constant} | {annotating} |", of[0].name);
     }
     println!(
         "\n| processor time, s | API server | webhook | rest of the control plane | kwok |\n|---|---:|---:|---:|---:|"
     );
-    for (name, turns) in NAMES.iter().zip(turns) {
+    for of in turns {
         let [api_server, own, rest, kwok] =
-            std::array::from_fn(|of| Median::of(turns.iter().map(|turn| turn.processors[of])));
-        println!("| {name} | {api_server:.1} | {own:.1} | {rest:.1} | {kwok:.1} |");
+            std::array::from_fn(|at| Median::of(of.iter().map(|turn| turn.processors[at])));
+        println!(
+            "| {} | {api_server:.1} | {own:.1} | {rest:.1} | {kwok:.1} |",
+            of[0].name
+        );
     }
 }
 

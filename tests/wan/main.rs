@@ -12,8 +12,9 @@ mod probes;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Error, Result};
 use edgeward_harness::control_plane;
+use edgeward_harness::peering;
 use edgeward_harness::sandbox;
 use edgeward_harness::scripts::timed;
 use edgeward_harness::wan::lateness::{Lateness, TOO_LATE};
@@ -38,8 +39,8 @@ const SCRIPTS: &[(&str, Script)] = &[
     ("peers::near_clusters_find_each_other", |_| {
         peers::near_clusters_find_each_other()
     }),
-    ("peers::leader_keeps_near_clusters_as_objects", |_| {
-        peers::leader_keeps_near_clusters_as_objects()
+    ("peers::leaders_keep_near_clusters_as_objects", |_| {
+        peers::leaders_keep_near_clusters_as_objects()
     }),
 ];
 
@@ -52,11 +53,15 @@ fn main() -> ExitCode {
         .iter()
         .any(|(name, _)| !arguments.is_filtered_out(&Trial::test(*name, || Ok(()))));
     if !inside && wanted && !arguments.list {
-        let missing = match control_plane::binaries() {
-            Ok(Some(binaries)) => sandbox::enter(sandbox::OF_WAN, &args[1..], &[("EDGEWARD_CONTROL_PLANE", binaries)]),
-            Ok(None) => anyhow!("there is no Go to build the control plane with"),
-            Err(error) => error,
+        let enter = || -> Result<Error> {
+            let binaries = control_plane::binaries()?.context("there is no Go to build the control plane with")?;
+            let programs = [
+                ("EDGEWARD_CONTROL_PLANE", binaries),
+                ("EDGEWARD_LIQO", peering::liqo()?),
+            ];
+            Ok(sandbox::enter(sandbox::OF_WAN, &args[1..], &programs))
         };
+        let missing = enter().unwrap_or_else(|error| error);
         if sandbox::report_missing("wan", &missing) {
             return ExitCode::FAILURE;
         }
@@ -82,7 +87,7 @@ fn test(name: &'static str, script: Script, inside: bool) -> Trial {
             return Ok(Completion::ignored_with("no network namespaces"));
         }
         let tried = || -> Result<(), Untold> {
-            let failed = |error: anyhow::Error| Untold::Failed(Failed::from(format!("{error:#}")));
+            let failed = |error: Error| Untold::Failed(Failed::from(format!("{error:#}")));
             let wan = Wan::open().map_err(failed)?;
             let lateness = Lateness::measure();
             let ended = timed(name, || script(&wan));
@@ -97,7 +102,10 @@ fn test(name: &'static str, script: Script, inside: bool) -> Trial {
         };
         // On the second attempt, other tests have ended and the machine is less busy.
         match tried().or_else(|first| match first {
-            Untold::Late(_) => tried(),
+            Untold::Late(words) => {
+                println!("trying again: {name}: {words}");
+                tried()
+            }
             failed => Err(failed),
         }) {
             Ok(()) => Ok(Completion::Completed),

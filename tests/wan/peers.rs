@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use edgeward_harness::clusters;
+use edgeward_harness::control_plane::FailureDetection;
+use edgeward_harness::peering::{Cloud, Layout, Strategy};
 use edgeward_harness::prelude::*;
 use edgeward_harness::wan::mesh::{Mesh, address};
 use tempfile::TempDir;
@@ -104,119 +106,176 @@ pub(crate) fn near_clusters_find_each_other() -> Result<()> {
     })
 }
 
-/// The leader keeps a Peer for each near cluster. A Liqo site has at most the room that its cluster reports, and no more than
-/// that once it is gone. The nearest other cluster with room is suggested. Disabled, it keeps nothing.
-pub(crate) fn leader_keeps_near_clusters_as_objects() -> Result<()> {
+/// Three clusters, the first with a virtual node of the second by the real Liqo. In each, the leader keeps a Peer for both others.
+/// The site has at most the room that its cluster reports, and no such bound once the report has ended. The cluster without a
+/// virtual node is suggested. Disabled, edgeward keeps nothing.
+pub(crate) fn leaders_keep_near_clusters_as_objects() -> Result<()> {
     let network = Command::new("sh").args(["-c", NETWORK]).status()?;
     ensure!(network.success(), "no network in the sandbox");
-    clusters::alone(Path::new(env!("CARGO_BIN_EXE_edgeward")), "peers", leader)
+    clusters::peered(
+        Path::new(env!("CARGO_BIN_EXE_edgeward")),
+        &HOME_AND_NEAR,
+        "peers",
+        |home| clusters::in_another(home, "peers::other", true, |other| three_clusters(home, other)),
+    )
 }
 
+/// The virtual node promises room for 24 cores, and the cluster has 8.
+const HOME_AND_NEAR: Layout = Layout {
+    clouds: &[Cloud {
+        id: "near",
+        virtual_nodes: &[("near", 24)],
+        nodes: &[8],
+    }],
+    detection: FailureDetection::AsDefault,
+};
+
 /// Gives the network namespace of the tests addresses of three clusters, and the default route that an API server asks for.
-const NETWORK: &str = "ip link set lo up && ip link add peers type veth peer name beyond && \
+const NETWORK: &str = "ip link show peers >/dev/null 2>&1 && exit; ip link set lo up && ip link add peers type veth peer name beyond && \
     ip address add 203.0.113.1/24 dev peers && ip address add 203.0.113.2/24 dev peers && \
     ip address add 203.0.113.3/24 dev peers && ip link set peers up && ip link set beyond up && \
     ip route add default via 203.0.113.254";
 
-/// The address of a cluster in that network.
-fn end(last: u8) -> Ipv4Addr {
-    Ipv4Addr::new(203, 0, 113, last)
+/// A cluster of the federation.
+struct Member {
+    /// Its edgeward's files, its certificate for peers among them.
+    dir: PathBuf,
+    address: Ipv4Addr,
+    program: PathBuf,
+    kubeconfig: PathBuf,
 }
 
-fn leader(fixture: &Fixture<'_>) -> Result<()> {
-    let ends = [1, 2, 3].map(end);
-    let federation = Authority::new()?;
-    let member = |id: &str| -> Result<PathBuf> {
+impl Member {
+    /// Writes its certificate, and a program that tells edgeward the address of its pod.
+    fn new(id: &str, last: u8, federation: &Authority, fixture: &Fixture<'_>, kubeconfig: PathBuf) -> Result<Self> {
         let dir = fixture.dir.join(id);
         federation.member(id)?.write_member(&dir, &federation.certificate)?;
-        Ok(dir)
-    };
-    let beside = |id: &str, own: usize, cpu: &str| -> Result<Process> {
-        let dir = member(id)?;
-        let args = alone(&dir, ends[own], &[ends[0]], cpu)?;
-        let listen = format!("--listen={}:8444", ends[own]);
-        Process::start(
-            "peers",
-            Path::new(env!("CARGO_BIN_EXE_edgeward")),
-            &[args, vec![listen]].concat(),
-            &dir,
-        )
-    };
-    let mut behind = beside("behind", 1, "1")?;
-    let mut other = beside("other", 2, "6")?;
-
-    fixture.install_custom_resources()?;
-    fixture.allow_peers()?;
-    let nodes = Nodes::edge_and_cloud(fixture, "1")?;
-    let node = format!("{}-cloud-0", fixture.namespace);
-    fixture
-        .kubectl
-        .run(&["label", "node", &node, "liqo.io/remote-cluster-id=behind"], "")?;
-    let mut config = nodes.config();
-    config["sites"][1]["nodeSelector"]["liqo.io/remote-cluster-id"] = json!("behind");
-    config["sites"][1]["supports"] = json!([]);
-    config["explain"] = json!("full");
-    config["liqo"] = json!({"enabled": false});
-    config["peers"] = json!({"enabled": true, "address": ends[0], "allowedCidrs": ["203.0.113.0/24"], "ownCidrs": []});
-    let home = member("home")?;
-    let config_file = home.join("config.yaml");
-    fs::write(&config_file, config.to_string())?;
-    let program = home.join("edgeward");
-    fs::write(
-        &program,
-        format!(
-            "#!/bin/sh\nPOD_IP={} exec {} \"$@\"\n",
-            ends[0],
+        let (address, program) = (Ipv4Addr::new(203, 0, 113, last), dir.join("edgeward"));
+        let script = format!(
+            "#!/bin/sh\nPOD_IP={address} exec {} \"$@\"\n",
             fixture.program.display()
-        ),
-    )?;
-    fs::set_permissions(&program, Permissions::from_mode(0o755))?;
-    let args = vec![
-        format!("--config={}", config_file.display()),
-        format!("--namespace={}", fixture.home()?),
-        format!("--self-signed={}", home.join("tls").display()),
-        format!("--peers-certificate={}", home.display()),
-        format!("--peers-listen={}:8444", ends[0]),
-    ];
-    let edgeward = fixture.edgeward_of_arguments(&program, &home, args)?;
-    let _registered = fixture.register(&edgeward.url, &edgeward.ca)?;
-
-    let status = |id: &str| -> Result<Value> { Ok(fixture.kubectl.get("peer", id)?["status"].take()) };
-    eventually("both clusters are objects", 2 * BOUND, || {
-        behind.ensure_running()?;
-        other.ensure_running()?;
-        let (behind, other) = (status("behind")?, status("other")?);
-        ensure!(
-            behind["site"] == "cloud" && behind["room"] == "1 × 1 CPU, 8Gi",
-            "{behind}"
         );
-        ensure!(other["site"].is_null() && other["room"] == "1 × 6 CPU, 8Gi", "{other}");
-        ensure!(other["identity"] == "spiffe://edge.test/cluster/other", "{other}");
-        Ok(())
-    })?;
-    let slice = fixture
-        .kubectl_in(&fixture.home()?)
-        .get("endpointslice", "edgeward-peers")?;
-    ensure!(slice["endpoints"][0]["addresses"] == json!([ends[0]]), "{slice}");
-    let suggested = fixture.command(&["peers", "suggest"])?;
-    let line = "liqoctl peer --remote-kubeconfig other.yaml --cpu 6 --memory 8Gi --pods 110";
+        fs::write(&program, script)?;
+        fs::set_permissions(&program, Permissions::from_mode(0o755))?;
+        Ok(Self {
+            dir,
+            address,
+            program,
+            kubeconfig,
+        })
+    }
+
+    fn set_config(&self, config: &Value) -> Result<()> {
+        Ok(fs::write(self.dir.join("config.yaml"), config.to_string())?)
+    }
+
+    fn start<'m, 'run: 'm>(&'m self, fixture: &Fixture<'run>, config: &Value) -> Result<Edgeward<'m>> {
+        self.set_config(config)?;
+        let in_dir = |name: &str| self.dir.join(name).display().to_string();
+        let args = vec![
+            format!("--config={}", in_dir("config.yaml")),
+            format!("--namespace={}", fixture.home()?),
+            format!("--self-signed={}", in_dir("tls")),
+            format!("--peers-certificate={}", self.dir.display()),
+            format!("--peers-listen={}:8444", self.address),
+        ];
+        fixture.edgeward_of_arguments(self.kubeconfig.clone(), &self.program, &self.dir, args)
+    }
+}
+
+fn three_clusters(home: &Fixture<'_>, other: &Fixture<'_>) -> Result<()> {
+    let federation = Authority::new()?;
+    let near = home.providers().first().context("no provider")?;
+    for (fixture, kubectl) in [(home, near.kubectl()), (other, &other.kubectl)] {
+        let definitions = workspace().join("deploy/crds").display().to_string();
+        kubectl.run(&["apply", "--server-side", "-k", &definitions], "")?;
+        fixture.allow_peers()?;
+        fixture.allow_reports()?;
+    }
+    home.install_custom_resources()?;
+    home.offload(&home.namespace, Strategy::Local)?;
+    near.kubectl().run(&["create", "namespace", &home.home()?], "")?;
+    near.kubectl()
+        .run(&["label", "nodes", "--all", "node.role/edge=true"], "")?;
+
+    let of_home = Member::new("home", 1, &federation, home, home.edgeward_kubeconfig())?;
+    let of_near = Member::new("near", 2, &federation, home, near.kubeconfig())?;
+    let of_other = Member::new("other", 3, &federation, other, other.edgeward_kubeconfig())?;
+    let config = |member: &Member, sites: Value| {
+        json!({
+            "sites": sites,
+            "explain": "full",
+            "report": {},
+            "peers": {
+                "enabled": true,
+                "address": member.address,
+                "allowedCidrs": ["203.0.113.0/24"],
+                "ownCidrs": [],
+                "seeds": if member.address == of_home.address { vec![] } else { vec![of_home.address] },
+            },
+        })
+    };
+    let edge = json!({"name": "edge", "kind": "edge"});
+    let mut config_of_home = config(&of_home, json!([edge, near.site()]));
+    let edgeward = of_home.start(home, &config_of_home)?;
+    let mut behind = of_near.start(home, &config(&of_near, json!([edge])))?;
+    let _other = of_other.start(other, &config(&of_other, json!([edge])))?;
+    let _registered = home.register(&edgeward.url, &edgeward.ca)?;
+
+    for (kubectl, peers) in [
+        (&home.kubectl, ["near", "other"]),
+        (near.kubectl(), ["home", "other"]),
+        (&other.kubectl, ["home", "near"]),
+    ] {
+        eventually("both other clusters are objects", 2 * BOUND, || {
+            for id in peers {
+                let status = kubectl.get("peer", id)?["status"].take();
+                let identity = format!("spiffe://edge.test/cluster/{id}");
+                ensure!(
+                    status["identity"] == identity && status["rttMs"].is_number(),
+                    "{status}"
+                );
+                let room = if id == "near" {
+                    "1 × 8 CPU, 256Gi"
+                } else {
+                    "2 × 4 CPU, 8Gi"
+                };
+                ensure!(status["room"] == room, "{status}");
+                let is_site = peers == ["near", "other"] && id == "near";
+                ensure!(
+                    status["site"] == if is_site { json!("near") } else { json!(null) },
+                    "{status}"
+                );
+            }
+            Ok(())
+        })?;
+    }
+    let slice = home.kubectl_in(&home.home()?).get("endpointslice", "edgeward-peers")?;
+    ensure!(
+        slice["endpoints"][0]["addresses"] == json!([of_home.address]),
+        "{slice}"
+    );
+    let suggested = home.command(&["peers", "suggest"])?;
+    let line = "liqoctl peer --remote-kubeconfig other.yaml --cpu 8 --memory 16Gi";
     ensure!(suggested.stdout.contains(line), "{suggested:?}");
 
-    let asked = workloads::pod_of("asked", json!({"slo.example.io/class": "batch"}), "2");
+    let asked = workloads::pod_of("asked", json!({"slo.example.io/class": "batch"}), "12");
     let is_refused_by_report = || -> Result<bool> {
-        let found = fixture.kubectl.dry_run(&asked)?;
+        let found = home.kubectl.dry_run(&asked)?;
         let explain = annotation(&found, "explain").with_context(|| found.to_string())?;
         Ok(explain.contains(r#""source":"report""#))
     };
     eventually("the site has the room that its cluster reports", BOUND, || {
-        ensure!(is_refused_by_report()?);
+        ensure!(is_refused_by_report()?, "{}", home.kubectl.dry_run(&asked)?);
         Ok(())
     })?;
     behind.kill()?;
     eventually("the cluster that is gone is no object", 2 * BOUND, || {
-        let left = fixture.kubectl.list("peers", "")?;
-        let names: Vec<_> = left.iter().map(|peer| &peer["metadata"]["name"]).collect();
-        ensure!(names == ["other"], "{names:?}");
+        for kubectl in [&home.kubectl, &other.kubectl] {
+            let left = kubectl.list("peers", "")?;
+            let names: Vec<_> = left.iter().map(|peer| &peer["metadata"]["name"]).collect();
+            ensure!(names.len() == 1 && names[0] != "near", "{names:?}");
+        }
         Ok(())
     })?;
     eventually("nothing is reported any more", BOUND, || {
@@ -224,17 +283,15 @@ fn leader(fixture: &Fixture<'_>) -> Result<()> {
         Ok(())
     })?;
 
-    TcpStream::connect((ends[0], 8444))?;
-    config["peers"]["enabled"] = json!(false);
-    fs::write(&config_file, config.to_string())?;
+    TcpStream::connect((of_home.address, 8444))?;
+    config_of_home["peers"]["enabled"] = json!(false);
+    of_home.set_config(&config_of_home)?;
     eventually("nothing is left once peers are disabled", BOUND, || {
-        let left = fixture.kubectl.list("peers", "")?;
+        let left = home.kubectl.list("peers", "")?;
         ensure!(left.is_empty(), "{left:?}");
-        let slice = fixture
-            .kubectl_in(&fixture.home()?)
-            .get("endpointslice", "edgeward-peers")?;
+        let slice = home.kubectl_in(&home.home()?).get("endpointslice", "edgeward-peers")?;
         ensure!(slice["endpoints"].as_array().is_none_or(Vec::is_empty), "{slice}");
-        let open = TcpStream::connect((ends[0], 8444));
+        let open = TcpStream::connect((of_home.address, 8444));
         ensure!(open.is_err(), "the port is open");
         Ok(())
     })

@@ -78,6 +78,7 @@ impl<'s, 'run> Setup<'s, 'run> {
         fs::write(tls.join("ca.crt"), &authority.certificate)?;
         let (certificate, key) = authority.server(&[SERVICE])?.write(&tls, "tls")?;
         let edgeward = fixture.edgeward_of_arguments(
+            fixture.edgeward_kubeconfig(),
             fixture.program,
             &fixture.dir,
             vec![

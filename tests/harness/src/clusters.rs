@@ -156,13 +156,19 @@ pub fn in_another_with_gangs<T>(
     in_cluster_of(fixture, name, &shape, script)
 }
 
-/// Runs a script in a cluster of its own, in the network namespace of the caller. edgeward must stay within its rights.
-pub fn alone(program: &Path, name: &str, script: impl FnOnce(&Fixture<'_>) -> Result<()>) -> Result<()> {
+/// Runs a script in a peered cluster of its own, in the network namespace of the caller. edgeward must stay within its rights.
+pub fn peered(
+    program: &Path,
+    layout: &Layout,
+    name: &str,
+    script: impl FnOnce(&Fixture<'_>) -> Result<()>,
+) -> Result<()> {
     let binaries = control_plane::binaries()?.context("there is no control plane to be had")?;
     let runtime = runtime()?;
-    let plane = ControlPlane::start(&runtime, &binaries, &Shape::default())?;
-    let fixture = Fixture::open(&plane, &runtime, program, name, Domain::Shared)?;
+    let peering = Peering::start(&runtime, &binaries, layout)?;
+    let fixture = Fixture::open_peered(&peering, &runtime, program, name)?;
     script(&fixture).map_err(|error| fixture.with_logs(error))?;
+    let plane = peering.consumer();
     let calls = plane.calls_of_edgeward()?;
     plane.rights.prove(&calls, &plane.rights.homes(), false)
 }

@@ -255,14 +255,20 @@ impl<'run> Fixture<'run> {
         self.kubectl_in(&self.home()?).apply(&slice).map(drop)
     }
 
-    /// Starts the edgeward program at `path` in this directory, with these arguments and the manifests' rights. Waits until it
-    /// is ready. The CA of its certificate is `tls/ca.crt` there.
-    pub fn edgeward_of_arguments<'p>(&self, path: &'p Path, dir: &Path, args: Vec<String>) -> Result<Edgeward<'p>>
+    /// Starts the edgeward program at `path` in this directory, with these arguments, in the cluster of this kubeconfig. Waits
+    /// until it is ready. The CA of its certificate is `tls/ca.crt` there.
+    pub fn edgeward_of_arguments<'p>(
+        &self,
+        kubeconfig: PathBuf,
+        path: &'p Path,
+        dir: &Path,
+        args: Vec<String>,
+    ) -> Result<Edgeward<'p>>
     where
         'run: 'p,
     {
         let runtime = self.runtime;
-        Edgeward::start_of_arguments(Program { path, runtime }, dir, self.plane.edgeward_kubeconfig(), args)
+        Edgeward::start_of_arguments(Program { path, runtime }, dir, kubeconfig, args)
     }
 
     /// Lets the edgewards of this namespace manage their certificate, as `certs/self-managed` does, until the test ends.

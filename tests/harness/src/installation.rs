@@ -75,7 +75,8 @@ impl<'s, 'run> Installation<'s, 'run> {
         ensure!(args.next().flatten().as_deref() == Some("serve"), "{container}");
         let args = args.chain(more.iter().map(|arg| Some(arg.to_string())));
         let args: Result<_> = args.map(|arg| arg.context("an argument is no string")).collect();
-        let edgeward = self.fixture.edgeward_of_arguments(program, dir, args?)?;
+        let kubeconfig = self.fixture.edgeward_kubeconfig();
+        let edgeward = self.fixture.edgeward_of_arguments(kubeconfig, program, dir, args?)?;
         Ok(Replica { edgeward, mount })
     }
 

@@ -375,7 +375,8 @@ impl Kit<'_> {
     }
 }
 
-pub(crate) fn liqo() -> Result<PathBuf> {
+/// The directory with Liqo's programs, which are built first if need be.
+pub fn liqo() -> Result<PathBuf> {
     xtask("liqo")?.context("there is no Go to build Liqo with and EDGEWARD_LIQO is not set")
 }
 
