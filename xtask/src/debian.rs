@@ -105,6 +105,11 @@ pub(crate) fn skopeo() -> Result<PathBuf> {
     ready_made_or_installed("skopeo", "skopeo", &["skopeo"], SKOPEO)
 }
 
+/// Returns pip of Debian's Python.
+pub(crate) fn pip(variable: &str) -> Result<PathBuf> {
+    install("Python with pip", "python3-pip", &["pip3"], variable)
+}
+
 /// Returns `ip`, which makes the network namespaces of the WAN tests.
 pub(crate) fn ip() -> Result<PathBuf> {
     ready_made_or_installed("ip", "iproute2", &["ip"], IP)

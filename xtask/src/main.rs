@@ -14,6 +14,7 @@ mod earlier;
 mod fuzz;
 mod go;
 mod go_programs;
+mod gym;
 mod image;
 mod node;
 mod program;
@@ -63,6 +64,7 @@ Commands that build or fetch a tool of the tests into the cache, unless it is th
   buildah, skopeo  installed ones, or else Debian's; installing takes root
   node             what a real node takes: kubelet and kube-proxy; containerd, runc and CNI plugins of Debian; an image of pause
   earlier          the version that the tests upgrade from
+  gym              a Python that has the package edgeward-gym, built by maturin
   chromium         an installed Chromium, or else Debian's; installing it takes root
   prometheus, registry
                    an installed Prometheus with promtool, or registry of images, or else Debian's, unpacked
@@ -70,8 +72,8 @@ Commands that build or fetch a tool of the tests into the cache, unless it is th
 Environment:
   EDGEWARD_CONTROL_PLANE, EDGEWARD_CERT_MANAGER, EDGEWARD_EARLIER, EDGEWARD_LIQO, EDGEWARD_NODE, EDGEWARD_DEFINITIONS
                    a ready-made directory to use instead of building one
-  EDGEWARD_ACTIONLINT, EDGEWARD_BUILDAH, EDGEWARD_CHROMIUM, EDGEWARD_CONSTANT_WEBHOOK, EDGEWARD_HELM,
-  EDGEWARD_IP, EDGEWARD_KUBE_ROUTER, EDGEWARD_PROMETHEUS, EDGEWARD_REGISTRY, EDGEWARD_SKOPEO
+  EDGEWARD_ACTIONLINT, EDGEWARD_BUILDAH, EDGEWARD_CHROMIUM, EDGEWARD_CONSTANT_WEBHOOK, EDGEWARD_GYM,
+  EDGEWARD_HELM, EDGEWARD_IP, EDGEWARD_KUBE_ROUTER, EDGEWARD_PROMETHEUS, EDGEWARD_REGISTRY, EDGEWARD_SKOPEO
                    a ready-made program to use instead of building or fetching one
   EDGEWARD_GATEKEEPER, EDGEWARD_KYVERNO
                    directories with other webhooks, which `bench create` compares with edgeward
@@ -114,6 +116,7 @@ fn main() -> ExitCode {
         (Some("constant-webhook"), []) => print(go_programs::constant_webhook()),
         (Some("earlier"), []) => print(earlier::obtain()),
         (Some("definitions"), []) => print(go_programs::definitions()),
+        (Some("gym"), []) => print(gym::obtain()),
         (Some("helm"), []) => print(go_programs::helm()),
         (Some("kube-router"), []) => print(go_programs::kube_router()),
         (Some("liqo"), []) => print(go_programs::liqo()),

@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use crate::report::Stage;
 use crate::shell::joined;
-use crate::{book, control_plane, debian, earlier, go_programs};
+use crate::{book, control_plane, debian, earlier, go_programs, gym};
 
 /// The means to build or fetch a tool are missing. Tests that need the tool are skipped, or say why they fail.
 #[derive(Debug)]
@@ -42,6 +42,7 @@ const LANES: [&[Tool]; 3] = [
         ("Chromium", debian::CHROMIUM, debian::chromium),
         ("documentation site", book::BOOK, book::build),
         ("earlier edgeward", earlier::VARIABLE, earlier::obtain),
+        ("Python gym", gym::GYM, gym::obtain),
     ],
 ];
 

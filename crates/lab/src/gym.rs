@@ -20,6 +20,7 @@ pub use catalogue::{CLUSTER_TYPES, ClusterType, DEPLOYMENTS, Deployment};
 pub use environment::{EPISODE_STEPS, FEATURES, Gym, Request};
 pub use episode::{Episode, MeanStd, Step, Summary};
 pub use generator::Generator;
+#[cfg(feature = "simulation")]
 pub(crate) use settings::words;
 pub use settings::{Mode, Observation, RewardKind, Settings};
 pub use vector::VectorGym;

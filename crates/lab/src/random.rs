@@ -86,8 +86,8 @@ fn mix(mut z: u64) -> u64 {
 }
 
 /// A distribution of times in milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Deserialize)]
-#[serde(try_from = "serde_json::Value")]
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "simulation", derive(serde::Deserialize), serde(try_from = "serde_json::Value"))]
 pub enum Distribution {
     Constant(f64),
     Exponential(f64),
