@@ -12,7 +12,11 @@ fn python_gym_passes_its_tests() {
         return;
     };
     let mut tests = Command::new(python);
-    let output = tests.args(["-m", "unittest", "python/test_gym.py"]).current_dir(workspace()).output().unwrap();
+    let output = tests
+        .args(["-m", "unittest", "python/test_gym.py"])
+        .current_dir(workspace())
+        .output()
+        .unwrap();
     let shown = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && shown.contains("Ran 5 tests"), "{shown}");
 }

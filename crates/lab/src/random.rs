@@ -87,7 +87,11 @@ fn mix(mut z: u64) -> u64 {
 
 /// A distribution of times in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[cfg_attr(feature = "simulation", derive(serde::Deserialize), serde(try_from = "serde_json::Value"))]
+#[cfg_attr(
+    feature = "simulation",
+    derive(serde::Deserialize),
+    serde(try_from = "serde_json::Value")
+)]
 pub enum Distribution {
     Constant(f64),
     Exponential(f64),
