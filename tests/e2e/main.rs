@@ -28,6 +28,7 @@ mod neighbourhoods;
 mod ocm;
 mod placement;
 mod profiles;
+mod scorer;
 mod reports;
 
 use std::process::ExitCode;
