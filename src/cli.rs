@@ -14,6 +14,7 @@ mod peers;
 mod profile;
 mod release;
 mod review;
+mod scorer;
 mod undecided;
 mod why;
 
@@ -58,6 +59,7 @@ enum Command {
     Fleet(fleet::Fleet),
     CostMap(cost_map::CostMap),
     Profile(profile::Profile),
+    Scorer(scorer::Scorer),
     Import(import::Import),
     Oam(oam::Oam),
     Peers(peers::Peers),
@@ -115,6 +117,7 @@ pub fn main() -> ExitCode {
         Command::Fleet(fleet) => fleet.run().map(|()| ExitCode::SUCCESS),
         Command::CostMap(map) => map.run().map(|()| ExitCode::SUCCESS),
         Command::Profile(profile) => profile.run(),
+        Command::Scorer(scorer) => scorer.run().map(|()| ExitCode::SUCCESS),
         Command::Import(import) => import.run(),
         Command::Oam(oam) => oam.run(),
         Command::Peers(peers) => peers.run().map(|()| ExitCode::SUCCESS),

@@ -10,7 +10,7 @@
 //! | `admission` | the admission endpoint: receives reviews, returns patches |
 //! | `watch` | watches of a cluster: nodes, pods, volumes, custom resources |
 //! | `wan` | probes of the WAN |
-//! | `liqo`, `prometheus`, `reports`, `sites`, `policies`, `profiles` | the other inputs of the engine |
+//! | `liqo`, `prometheus`, `reports`, `sites`, `policies`, `profiles`, `scorer` | the other inputs of the engine |
 //! | `peers` | the clusters near this one: what they send each other |
 //! | `config`, `fleet_file` | where settings come from; a fleet file in place of a cluster |
 //! | `observer` | hands changes to the engine, which publishes snapshots and plans |
@@ -41,6 +41,7 @@ mod policies;
 mod profiles;
 mod prometheus;
 mod reports;
+mod scorer;
 mod serve;
 mod sites;
 #[cfg(any(test, feature = "testkit"))]

@@ -3,6 +3,8 @@
 mod explanation;
 mod scheduling_state;
 
+use std::sync::Arc;
+
 use anyhow::Context as _;
 use clap::Args;
 use edgeward_cluster::pod_record::record;
@@ -23,6 +25,7 @@ use super::sentence;
 use super::undecided::{self, Undecided};
 use super::{Cluster, Output};
 use crate::inspect::{self, Connection, View};
+use crate::scorer;
 use crate::watch::raw::{Gvr, Raw};
 
 /// Explain why a pod is where it is, or why it does not run.
@@ -84,7 +87,11 @@ impl Why {
         let (view, engine) = inspect::view(connection, found.config, without).await?;
         notes.extend(view.unread.iter().map(note));
         view.policies.apply(&mut pod, namespace, &view.config.keys);
-        let View { config, snapshot, .. } = view;
+        let View {
+            config, mut snapshot, ..
+        } = view;
+        let scorer = scorer::read(connection, &self.installed.namespace(), &config.scorer).await;
+        Arc::make_mut(&mut snapshot).scorer = noted(scorer, &mut notes).flatten();
         let now = connection.clock.now();
         let site = engine.cache().site_of(&record).map(|site| site.name.clone());
         let place = engine.waitlist().position(&record.uid, &snapshot, &config, now.moment);

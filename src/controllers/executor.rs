@@ -27,6 +27,7 @@ use super::Context;
 use super::events::PodEvent;
 use super::pod_patch;
 use crate::instruments::logs::LogLimit;
+use crate::instruments::metrics::Metrics;
 use crate::platform::blocking::blocking;
 use crate::watch::raw::Raw;
 
@@ -146,8 +147,9 @@ impl Executor {
     /// Computes the change to the pod. A decision passes over all nodes, so it runs on a blocking thread. Only the
     /// change is kept of the pod that was read.
     async fn decide(&self, entry: PlanEntry, pod: Raw) -> Result<Option<Change>, PatchResult> {
-        let (shared, config, clock) = (
+        let (shared, metrics, config, clock) = (
             Arc::clone(&self.context.shared),
+            Arc::clone(&self.context.metrics),
             self.context.config.load_full(),
             self.context.clock,
         );
@@ -158,7 +160,7 @@ impl Executor {
             if pod.resource_version() != Some(&entry.pod.resource_version) {
                 return Err(PatchResult::Outdated);
             }
-            Ok(change_of(&pod, &entry, &shared, &config, clock.now()))
+            Ok(change_of(&pod, &entry, &shared, &config, &metrics, clock.now()))
         })
         .await
     }
@@ -225,7 +227,14 @@ impl Drop for Reserved {
 }
 
 /// The change to the pod; `None` if nothing has to change.
-fn change_of(pod: &Pod<'_>, entry: &PlanEntry, shared: &Arc<SharedState>, config: &Config, now: Now) -> Option<Change> {
+fn change_of(
+    pod: &Pod<'_>,
+    entry: &PlanEntry,
+    shared: &Arc<SharedState>,
+    config: &Config,
+    metrics: &Metrics,
+    now: Now,
+) -> Option<Change> {
     let gated = &entry.pod;
     let id = DecisionId(uuid::Uuid::new_v4().as_u128());
     let stamp = Stamp {
@@ -251,6 +260,7 @@ fn change_of(pod: &Pod<'_>, entry: &PlanEntry, shared: &Arc<SharedState>, config
             // Without room for one, the whole group waits.
             PlanAction::Release if entry.together.is_some() && !has_room => return None,
             PlanAction::Release => {
+                metrics.learned(&verdict);
                 return Some(Change {
                     operations: patch::release(pod, &verdict, config, &stamp)?,
                     reason: verdict.reason,

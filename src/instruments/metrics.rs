@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use edgeward_cluster::engine::SharedState;
 use edgeward_cluster::moves::Why;
-use edgeward_decision::placement::verdict::Reason;
+use edgeward_decision::model::scorer::FEATURES;
+use edgeward_decision::placement::verdict::{Agreement, Reason, Verdict};
 use edgeward_kube::words;
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
@@ -166,6 +167,11 @@ metrics! {
     network_watts: Decimals<1> = "network_watts" ["site"] "Power of what the site sends on its links";
     profile_score: Decimals<2> = "profile_score" ["profile", "site"] "Score of the site by the profile";
     profile_preferred: Gauges<2> = "profile_preferred" ["profile", "site"] "1 for the site that the profile prefers";
+    pub scorer_reloads: Counters<1> = "scorer_reloads" ["result"] "Versions of the learned scorer seen";
+    scorer_choices: Counters<1> = "scorer_choices" ["result"]
+        "Placements with several good clouds, by how the choice of the learned scorer compares with that of sitePolicy";
+    scorer_out_of_range: Counters<1> = "scorer_out_of_range" ["feature"]
+        "Such placements with a value beyond the range in which the learned scorer was trained";
     pub wan_probes: Counters<3> = "wan_probes" ["site", "endpoint", "outcome"] "WAN probes answered or lost";
 }
 
@@ -247,6 +253,7 @@ impl Metrics {
         }
         for result in Reload::ALL.map(Reload::as_str) {
             self.config_reloads.at([result]);
+            self.scorer_reloads.at([result]);
             for of in TlsMaterial::ALL {
                 self.tls_reloads.at([of.as_str(), result]);
             }
@@ -264,7 +271,20 @@ impl Metrics {
         for why in Why::WORDS {
             self.moves.at([why, "evicted"]);
         }
+        for result in Agreement::WORDS {
+            self.scorer_choices.at([result]);
+        }
         self.backstop_finds([0; 3]);
+    }
+
+    /// Counts what the learned scorer says of a placement.
+    pub fn learned(&self, verdict: &Verdict<'_>) {
+        let Some(learned) = &verdict.learned else { return };
+        self.scorer_choices.at([learned.agreement().as_str()]).inc();
+        let features = FEATURES.iter().zip(learned.outside);
+        for (feature, _) in features.filter(|(_, is_outside)| *is_outside) {
+            self.scorer_out_of_range.at([feature]).inc();
+        }
     }
 
     /// Counts an answered review. `site` is empty if the verdict names none. `elapsed` runs from the complete request

@@ -26,6 +26,7 @@ use crate::policies::SloPolicies;
 use crate::profiles::PerformanceProfiles;
 use crate::prometheus;
 use crate::reports::Reports;
+use crate::scorer::Scorers;
 use crate::serve::{CERTIFICATE, Readiness, Task};
 use crate::sites::Sites;
 use crate::tls::Service;
@@ -133,6 +134,12 @@ pub(super) async fn view(
         metrics: metrics(),
         changes: changes.clone(),
     };
+    let scorers = Scorers {
+        client: client.clone(),
+        namespace: service.namespace.clone(),
+        metrics: metrics(),
+        changes: changes.clone(),
+    };
     let engine = {
         let (mut versions, shared) = (versions.clone(), Arc::clone(&shared));
         async move { Engine::new(versions.next().await, shared) }
@@ -174,6 +181,7 @@ pub(super) async fn view(
         )
         .on(&thread),
         Task::endless("reports of neighbours", neighbours.follow(versions.clone())),
+        Task::endless("learned scorer", scorers.follow(versions.clone())),
         Task::endless(
             "Prometheus",
             prometheus::follow(versions.clone(), clock, metrics(), changes.clone()),

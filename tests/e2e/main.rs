@@ -29,6 +29,7 @@ mod ocm;
 mod placement;
 mod profiles;
 mod reports;
+mod scorer;
 
 use std::process::ExitCode;
 

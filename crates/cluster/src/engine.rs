@@ -18,6 +18,7 @@ use crate::volumes::VolumeCache;
 use edgeward_decision::config::Config;
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::model::group::PodGroups;
+use edgeward_decision::model::scorer::Ranker;
 use edgeward_decision::model::scores::Profiles;
 use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::model::snapshot::{Neighbourhoods, Snapshot};
@@ -87,6 +88,7 @@ pub struct Engine {
     reported_moves: Option<Moment>,
     volumes: VolumeCache,
     profiles: Arc<Profiles>,
+    scorer: Option<Arc<dyn Ranker>>,
     pod_groups: Arc<PodGroups>,
     neighbourhoods: Arc<Neighbourhoods>,
     /// The node faults that were last reported.
@@ -105,6 +107,7 @@ impl Engine {
             reported_moves: None,
             volumes: VolumeCache::default(),
             profiles: Arc::default(),
+            scorer: None,
             pod_groups: Arc::default(),
             neighbourhoods: Arc::default(),
             faults: vec![],
@@ -192,6 +195,7 @@ impl Engine {
                 self.waitlist.reconsider();
             }
             Change::Profiles(profiles) => self.profiles = Arc::clone(profiles),
+            Change::Scorer(scorer) => self.scorer.clone_from(scorer),
             Change::Neighbourhoods(neighbourhoods) => {
                 if self.neighbourhoods != *neighbourhoods {
                     self.neighbourhoods = Arc::clone(neighbourhoods);
@@ -286,8 +290,9 @@ impl Engine {
     /// review counts either the reservation or the pod.
     pub fn publish(&mut self, now: Now) -> Publication {
         let mut snapshot = self.cache.publish(now.moment);
-        // Profiles rank good sites, and a gated pod has none, so they do not make a plan necessary.
+        // Profiles and the scorer rank good sites, and a gated pod has none, so they do not make a plan necessary.
         snapshot.profiles = Arc::clone(&self.profiles);
+        snapshot.scorer.clone_from(&self.scorer);
         snapshot.pod_groups = Arc::clone(&self.pod_groups);
         snapshot.neighbourhoods = Arc::clone(&self.neighbourhoods);
         let ttl = self.cache.config().telemetry_ttl;

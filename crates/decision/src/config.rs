@@ -12,6 +12,7 @@ mod peers;
 mod probing;
 mod prometheus;
 mod report;
+mod scorer;
 pub mod site_definition;
 pub mod sites;
 
@@ -24,6 +25,7 @@ pub use peers::{Cidr, Peers};
 pub use probing::Probing;
 pub use prometheus::{Input, MeasuredTrait, Prometheus};
 pub use report::ReportSettings;
+pub use scorer::{ScorerMode, ScorerSettings};
 
 use std::sync::Arc;
 
@@ -126,6 +128,8 @@ pub struct Config {
     pub peers: Option<Peers>,
     /// Decisions [at scheduling time](../guide/extender.md), in place of or in addition to the webhook
     pub extender: Extender,
+    /// A [trained network](../guide/decide.md#learned-scorer) that ranks clouds
+    pub scorer: ScorerSettings,
 }
 
 /// An RTT threshold in milliseconds.
@@ -255,6 +259,7 @@ impl Default for Config {
             report: None,
             peers: None,
             extender: Extender::default(),
+            scorer: ScorerSettings::default(),
         }
     }
 }
@@ -354,6 +359,7 @@ impl Config {
         if let Some(peers) = &self.peers {
             peers.check(faults);
         }
+        self.scorer.check(faults);
     }
 }
 

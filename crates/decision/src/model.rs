@@ -11,6 +11,7 @@ pub mod priority_caps;
 pub mod queue_claims;
 pub mod remote_room;
 pub mod report;
+pub mod scorer;
 pub mod scores;
 pub mod site;
 pub mod site_restriction;

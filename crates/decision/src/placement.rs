@@ -5,6 +5,7 @@ pub mod decide;
 pub mod estimate;
 pub mod explain;
 mod facts;
+pub mod features;
 mod filters;
 pub mod ledger;
 pub mod located;

@@ -9,6 +9,7 @@ use crate::fleet_file;
 use crate::keys::Keys;
 use crate::model::decision_id::DecisionId;
 use crate::model::link::{Link, LinkState};
+use crate::model::scorer::{FEATURES, MAX_FEATURE, Network, ONE, Provenance, Scorer, WIDTH};
 use crate::model::snapshot::Snapshot;
 use crate::model::workload::Workload;
 use crate::placement::ledger::Reservation;
@@ -64,6 +65,30 @@ pub fn reservation(id: u128, node: u32, millicores: i64) -> Reservation {
         releases: None,
         is_for_scheduler: false,
     }
+}
+
+/// A scorer whose score is this weight, in units of 1/4096, times one feature.
+pub fn scorer(feature: &str, weight: i16) -> Scorer {
+    let mut network = Network::default();
+    let at = FEATURES.iter().position(|name| *name == feature).unwrap_or(0);
+    network.first_weights[at][0] = ONE as i16;
+    network.second_weights[0][0] = ONE as i16;
+    network.last_weights[0] = weight;
+    of_network(network)
+}
+
+/// A scorer with this network, a margin of 0 and the widest ranges.
+pub fn of_network(network: Network) -> Scorer {
+    let scorer = Scorer {
+        schema_version: 1,
+        features: FEATURES.map(str::to_owned).into(),
+        ranges: [[-MAX_FEATURE, MAX_FEATURE]; WIDTH],
+        margin: 0,
+        network,
+        provenance: Provenance::default(),
+        sha256: String::new(),
+    };
+    scorer.sealed()
 }
 
 /// A request of CPU alone.

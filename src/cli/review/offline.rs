@@ -1,5 +1,7 @@
 //! `review --fleet`: decides pods with a fleet file.
 
+use std::sync::Arc;
+
 use edgeward_decision::config::Config;
 use edgeward_decision::fleet_file;
 use edgeward_decision::model::snapshot::Snapshot;
@@ -7,6 +9,7 @@ use edgeward_decision::model::workload::Workload;
 use edgeward_decision::placement::decide::decide;
 use edgeward_decision::placement::patch::{Stamp, patch};
 use edgeward_decision::placement::room::Room;
+use edgeward_decision::placement::sentences;
 use edgeward_decision::pod::Pod;
 use edgeward_kube::units::Now;
 
@@ -14,11 +17,17 @@ use super::report::{GroupItem, Item, ProfileItem, SiteItem};
 use super::subject::Subject;
 use crate::admission::review::shorten;
 use crate::platform::yaml;
+use crate::scorer::read_file;
 
-/// Reads a fleet file as a snapshot.
+/// Reads a fleet file as a snapshot, with the scorer of `scorer.file`.
 pub(in crate::cli) fn snapshot(text: &str, source: &str, config: &Config, now: Now) -> anyhow::Result<Snapshot> {
     let document = yaml::parse_one(text, source)?;
-    fleet_file::read(&document, config, now.moment).map_err(|faults| yaml::faulty(source, &faults))
+    let read = fleet_file::read(&document, config, now.moment);
+    let mut snapshot = read.map_err(|faults| yaml::faulty(source, &faults))?;
+    if let Some(file) = config.scorer.file.as_ref().filter(|_| config.scorer.is_on()) {
+        snapshot.scorer = Some(Arc::new(read_file(file)?));
+    }
+    Ok(snapshot)
 }
 
 /// Decides a pod. `namespace` applies if the pod names none.
@@ -46,6 +55,7 @@ pub(in crate::cli) fn review(
         reason: Some(verdict.reason.as_str().to_owned()),
         sites: verdict.sites.iter().map(SiteItem::from).collect(),
         profile: ProfileItem::of(&verdict),
+        learned: sentences::learned(&verdict),
         group: GroupItem::of(&workload, snapshot),
         patch: patch(&pod, &verdict, config, &stamp),
         warnings: verdict.warnings.iter().map(|warning| shorten(warning)).collect(),

@@ -8,7 +8,7 @@ use edgeward_decision::model::group::UNKNOWN_SIZE;
 use edgeward_decision::model::slo::SloFault;
 use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_decision::model::workload::Workload;
-use edgeward_decision::placement::explain::times;
+use edgeward_decision::placement::explain::{shown_score, times};
 use edgeward_decision::placement::sentences;
 use edgeward_decision::placement::verdict::{Assessment, Verdict};
 use edgeward_decision::pod::Pod;
@@ -54,6 +54,9 @@ pub(in crate::cli) struct Item {
     pub(super) sites: Vec<SiteItem>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) profile: Option<ProfileItem>,
+    /// The choice of the learned scorer, as text for people.
+    #[serde(skip)]
+    pub(super) learned: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) group: Option<GroupItem>,
     pub(super) faults: Vec<SloFault>,
@@ -153,6 +156,8 @@ pub(in crate::cli) struct SiteItem {
     headroom_nodes: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::cli) score: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    learned: Option<Value>,
 }
 
 #[derive(Debug, Serialize)]
@@ -186,6 +191,7 @@ impl From<&Assessment<'_>> for SiteItem {
             fitting_nodes: assessment.fitting.len(),
             headroom_nodes: Some(assessment.headroom).filter(|nodes| *nodes > 0),
             score: assessment.score.map(|score| json!(score)),
+            learned: shown_score(assessment).map(|score| json!(score)),
         }
     }
 }
@@ -255,6 +261,7 @@ impl Item {
     fn lines(&self) -> Vec<String> {
         let mut lines: Vec<_> = self.sites.iter().map(SiteItem::line).collect();
         lines.extend(self.profile.iter().map(|profile| profile.line.clone()));
+        lines.extend(self.learned.clone());
         lines.extend(self.group.iter().map(GroupItem::line));
         lines.extend(self.answer.iter().flat_map(AnswerItem::lines));
         let faults = self.faults.iter().filter(|_| self.warnings.is_empty());

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use edgeward_decision::config::Config;
 use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_decision::model::workload::Workload;
+use edgeward_decision::placement::sentences;
 use edgeward_decision::placement::verdict::Verdict;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -89,6 +90,9 @@ pub(super) struct Now {
     sites: Vec<SiteItem>,
     #[serde(skip_serializing_if = "Option::is_none")]
     profile: Option<ProfileItem>,
+    /// The choice of the learned scorer, as text for people.
+    #[serde(skip)]
+    learned: Option<String>,
     warnings: Vec<String>,
 }
 
@@ -101,6 +105,7 @@ impl From<&Verdict<'_>> for Now {
             wan_rtt_ms: verdict.rtt.map(Value::from),
             sites: verdict.sites.iter().map(SiteItem::from).collect(),
             profile: ProfileItem::of(verdict),
+            learned: sentences::learned(verdict),
             warnings: verdict.warnings.clone(),
         }
     }
@@ -177,6 +182,7 @@ impl Explanation {
         let mut lines = vec![format!("{verdict}: {} ({})", in_words(now.reason), now.reason)];
         lines.extend(now.sites.iter().map(SiteItem::line));
         lines.extend(now.profile.iter().map(|profile| profile.line.clone()));
+        lines.extend(now.learned.clone());
         lines.extend(now.warnings.iter().map(|warning| format!("warning: {warning}")));
         say("now", &lines);
         if self.decided.is_some() && self.changes.is_empty() {

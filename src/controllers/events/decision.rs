@@ -259,6 +259,7 @@ pub fn in_words(reason: &str) -> String {
         "edge_best_effort" => "the edge misses its time and no cloud does better",
         "edge_fail_soft" => "the edge misses its time, which its priority accepts",
         "cloud_profile" => "several sites are good, and its performance profile or its group prefers this cloud",
+        "cloud_learned" => "several clouds are good, and the learned scorer prefers this one",
         "cloud_edge_no_capacity" => "the edge has no room, and this cloud meets its time",
         "cloud_edge_deadline_missed" => "the edge misses its time, and this cloud meets it",
         "cloud_best_effort" => "no site meets its time, and this cloud comes closer",

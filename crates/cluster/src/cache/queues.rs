@@ -160,7 +160,8 @@ impl Cache {
         let cap = |stated| self.config.priority_caps.cap(namespace, stated);
         let group = entry.slo.filter(|_| is_in_queue);
         let is_live = is_active && !is_terminating;
-        let spreads = self.config.site_policy == SitePolicy::Spread || entry.spreads;
+        let config = &self.config;
+        let spreads = config.site_policy == SitePolicy::Spread || config.scorer.is_on() || entry.spreads;
         let member = match entry.phase {
             Phase::Finished => (!entry.failed).then_some(Membered::Succeeded),
             _ => is_live.then_some(Membered::Live),

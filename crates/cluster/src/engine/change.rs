@@ -10,6 +10,7 @@ use edgeward_decision::config::Config;
 use edgeward_decision::model::link::Link;
 use edgeward_decision::model::liqo::Liqo;
 use edgeward_decision::model::report::Report;
+use edgeward_decision::model::scorer::Ranker;
 use edgeward_decision::model::scores::Profiles;
 use edgeward_decision::model::snapshot::{ByNamespace, Neighbourhoods};
 use edgeward_decision::model::volumes::{ClaimRecord, ClassRecord};
@@ -45,6 +46,8 @@ pub enum Change {
     StorageClass(Box<str>, Option<ClassRecord>),
     /// The scores of performance profiles.
     Profiles(Arc<Profiles>),
+    /// The learned scorer; `None` while none is in use.
+    Scorer(Option<Arc<dyn Ranker>>),
     /// The clouds of neighbourhoods.
     Neighbourhoods(Arc<Neighbourhoods>),
     /// The measurements of a Prometheus server.

@@ -11,6 +11,7 @@ use edgeward_decision::model::snapshot::{Site, Snapshot};
 use edgeward_decision::model::workload::{QueueKey, Workload};
 use edgeward_decision::placement::decide::{decide, is_within_half, node_at};
 use edgeward_decision::placement::estimate::is_late;
+use edgeward_decision::placement::features::CloudScores;
 use edgeward_decision::placement::ledger::{Ledger, Reservation};
 use edgeward_decision::placement::located::located_beside;
 use edgeward_decision::placement::room::Room;
@@ -99,11 +100,13 @@ impl SharedState {
         is_wanted: impl FnOnce() -> bool,
     ) -> Verdict<'s> {
         let DecisionContext { config, now, .. } = context;
+        let scores = CloudScores::of(workload, &self.snapshot(), config, now.moment);
         let mut ledger = self.ledger();
         let snapshot = self.read_into(read);
         ledger.expire(now.moment);
         let queue_key = arriving_key(workload, snapshot, config);
         let room = Room::new(snapshot, &ledger, queue_key, &workload.namespace).of_arrival();
+        let room = room.with_scores(scores.as_ref());
         let verdict = decide(workload, &room, config, now);
         if is_wanted() {
             reserve(&mut ledger, snapshot, workload, &verdict, context);
@@ -186,6 +189,7 @@ impl SharedState {
             gated_for: Some(waited),
             ..workload
         };
+        let scores = CloudScores::of(&workload, &self.snapshot(), config, now.moment);
         let mut ledger = self.ledger();
         let snapshot = self.read_into(read);
         // The plan claimed room for the pod at this place, so the place holds even if the pod is late by now.
@@ -197,6 +201,7 @@ impl SharedState {
             }
         };
         let room = Room::new(snapshot, &ledger, queue_key, &workload.namespace).only_at(only);
+        let room = room.with_scores(scores.as_ref());
         let verdict = decide(&workload, &room, config, now);
         assume_volumes(&mut ledger, &workload, &verdict, snapshot, now);
         let reservation = verdict.site().zip(verdict.node).map(|(site, node)| Reservation {

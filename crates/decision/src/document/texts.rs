@@ -8,6 +8,7 @@ use crate::model::{slo, traits};
 
 edgeward_kube::texts! {
     ClusterId: "the id of a cluster: lower-case letters, digits and `-`, at most 63", NAMESPACE, 63;
+    ConfigMapName: "the name of a ConfigMap: lower-case letters, digits, `-` and `.`", SUBDOMAIN, 253;
     Domain: "a DNS domain, at most 200 characters", SUBDOMAIN, 200;
     IpAddress: "an IP address", "^([0-9]+([.][0-9]+){3}|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]+|[0-9A-Fa-f:]+::)$", 45;
     ManagedCluster: "the name of a ManagedCluster: lower-case letters, digits and `-`, at most 63", NAMESPACE, 63;

@@ -13,6 +13,7 @@ use crate::model::liqo::{ApiServerStatus, OffloadingPhase, Offloadings, REMOTE_C
 use crate::model::queue_claims::QueueClaims;
 use crate::model::remote_room::FullFrom;
 use crate::model::report::SiteReport;
+use crate::model::scorer::Ranker;
 use crate::model::scores::Profiles;
 use crate::model::site::{SiteDefinition, SiteKind};
 use crate::model::slo::{Class, PerClass, Slo};
@@ -50,6 +51,8 @@ pub struct Snapshot {
     pub offloadings: Option<Arc<Offloadings>>,
     /// Scores of the sites by performance profile.
     pub profiles: Arc<Profiles>,
+    /// The learned scorer. `None` while none is in use.
+    pub scorer: Option<Arc<dyn Ranker>>,
     /// The clouds of neighbourhoods.
     pub neighbourhoods: Arc<Neighbourhoods>,
     /// The nodes that pods without a node charge, by uid. Empty unless kube-scheduler asks about pods.
@@ -185,7 +188,7 @@ pub struct Site {
     /// Nodes that carry the edge's selector but do not belong to the edge. Placements exclude them.
     pub foreign: Vec<Arc<str>>,
     /// Number of pods per controller at the site, bound or not. Filled only if it affects decisions (`sitePolicy:
-    /// spread`).
+    /// spread`, `scorer`).
     pub pods_of: Arc<ByNamespace<u64>>,
     /// Number of pods at the site by their labels. The labels take the place of a controller's uid.
     pub labelled: Arc<ByNamespace<u64>>,

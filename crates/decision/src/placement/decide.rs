@@ -3,6 +3,8 @@
 //! It is pure: the same arguments give the same verdict. `docs/guide/decide.md` has the rules for
 //! users.
 
+use std::borrow::Cow;
+
 use crate::config::{Config, InvalidSlo};
 use crate::model::site_restriction::SiteRestriction;
 use crate::model::slo::{self, Intent, Management, SloFault};
@@ -12,6 +14,7 @@ use crate::model::workload::Workload;
 use crate::placement::act::{Act, Gate, act};
 use crate::placement::estimate::Elsewhere;
 use crate::placement::facts::{facts, is_for_leader};
+use crate::placement::features::CloudScores;
 use crate::placement::filters::group::may_wait;
 use crate::placement::filters::nodes::fitting_nodes;
 use crate::placement::filters::traits;
@@ -63,6 +66,10 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         let (name, scores) = room.snapshot.profiles.get_key_value(name)?;
         Some((&**name, &**scores))
     });
+    let learned = match room.cloud_scores {
+        Some(known) => Some(Cow::Borrowed(&known.scores)),
+        None => CloudScores::of(workload, room.snapshot, config, now.moment).map(|own| Cow::Owned(own.scores)),
+    };
     let case = Case {
         workload,
         intent,
@@ -73,6 +80,7 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         config,
         now,
         profile: profile.map(|(_, scores)| scores),
+        learned,
     };
     let verdict = decide_case(&case);
     warnings.extend(verdict.warnings);
@@ -221,6 +229,9 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
         warnings: warnings(case, &sites, reason, chosen),
         rtt: rtt(case, &sites, chosen),
         profile: None,
+        learned: chosen
+            .and_then(|_| rank::learned(case, &sites))
+            .filter(|_| matches!(act, Act::PlaceGood)),
         members: members
             .filter(|members| members.existing < members.size)
             .map(|members| (members.existing, members.size)),

@@ -5,6 +5,8 @@ use serde_json::{Map, Value, json};
 use crate::config::Explain;
 use crate::document::without_nulls;
 use crate::model::group::UNKNOWN_SIZE;
+use crate::model::scorer::ONE;
+use crate::model::scores::Score;
 use crate::placement::filters::group::Far;
 use crate::placement::verdict::{Assessment, RefusalCode, Verdict};
 
@@ -30,8 +32,16 @@ pub fn explain(verdict: &Verdict<'_>, how: Explain) -> Option<String> {
     let reserved = if verdict.members.is_some() { 25 } else { 0 };
     let mut entries = match how {
         Explain::Off => return None,
-        Explain::Full => entries(verdict, full, FULL_BYTES - reserved),
-        Explain::Short => entries(verdict, brief, SHORT_BYTES - reserved),
+        Explain::Full => entries(
+            verdict,
+            |site| full(site, learned_score(verdict, site)),
+            FULL_BYTES - reserved,
+        ),
+        Explain::Short => entries(
+            verdict,
+            |site| brief(site, learned_score(verdict, site)),
+            SHORT_BYTES - reserved,
+        ),
     };
     if let Some((pods, size)) = verdict.members {
         entries.push(format!("{}:{}", json!(GROUP_PODS), json!(of_group(pods, size))));
@@ -82,14 +92,27 @@ fn least_length(assessment: &Assessment<'_>) -> usize {
     assessment.site.name().len() + 12 + eta + codes.sum::<usize>()
 }
 
+/// The score of a good cloud by a learned scorer that decides.
+fn learned_score(verdict: &Verdict<'_>, site: &Assessment<'_>) -> Option<Score> {
+    verdict.learned.filter(|learned| learned.is_active)?;
+    shown_score(site)
+}
+
+/// The score of a good cloud by the learned scorer, as a number.
+pub fn shown_score(site: &Assessment<'_>) -> Option<Score> {
+    let score = site.learned.filter(|_| site.is_good())?;
+    Score::of(score as f64 / ONE as f64)
+}
+
 /// A site's entry of the short form.
-fn brief(assessment: &Assessment<'_>) -> Value {
+fn brief(assessment: &Assessment<'_>, learned: Option<Score>) -> Value {
     let codes = assessment.refusals.iter().map(|refusal| refusal.code.as_str());
     let codes = codes.collect::<Vec<_>>();
     without_nulls(json!({
         "eta": assessment.estimate.eta().map(Value::from),
         "fit": assessment.fitting.len(),
         "far": chosen_far(assessment),
+        "learned": learned,
         "headroom": Some(assessment.headroom).filter(|nodes| *nodes > 0),
         "no": Some(codes).filter(|codes| !codes.is_empty()),
         "score": assessment.score,
@@ -102,7 +125,7 @@ fn chosen_far(assessment: &Assessment<'_>) -> Option<Map<String, Value>> {
     assessment.far.as_ref().filter(|_| !is_refused).map(Far::numbers)
 }
 
-fn full(assessment: &Assessment<'_>) -> Value {
+fn full(assessment: &Assessment<'_>, learned: Option<Score>) -> Value {
     let refusals = assessment.refusals.iter();
     let refusals = refusals.map(|refusal| (refusal.code.as_str().to_owned(), refusal.numbers.clone().into()));
     let mut entry = times(assessment);
@@ -118,6 +141,9 @@ fn full(assessment: &Assessment<'_>) -> Value {
     }
     if let Some(score) = assessment.score {
         entry.insert("score".into(), json!(score));
+    }
+    if let Some(learned) = learned {
+        entry.insert("learned".into(), json!(learned));
     }
     entry.insert("refusals".into(), refusals.collect::<Map<_, _>>().into());
     entry.into()

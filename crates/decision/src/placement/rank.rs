@@ -1,22 +1,51 @@
 //! The order of sites with the same standing.
 
-use crate::config::SitePolicy;
+use std::cmp::Reverse;
+
+use crate::config::{ScorerMode, SitePolicy};
 use crate::model::site::SiteKind;
 use crate::model::snapshot::Site;
 use crate::placement::filters::Case;
-use crate::placement::verdict::{Assessment, Standing};
+use crate::placement::verdict::{Assessment, Learned, Standing};
 use edgeward_kube::units::Micros;
 
-/// The best good site. Sites that suit the pod's group come first, then sites that the pod's profile ranks first, then the edge, then the cloud that `sitePolicy`
-/// prefers, then the lowest ETA, then the first by name.
+/// The best good site. Sites that suit the pod's group come first, then sites that the pod's profile ranks first, then the edge. Among
+/// clouds, the choice of the learned scorer comes first. Then the order of `sitePolicy` counts, then the lowest ETA, then the first name.
 pub(super) fn best_good<'a, 's>(case: &Case<'_, 's>, sites: &'a [Assessment<'s>]) -> Option<&'a Assessment<'s>> {
     let leaders = profile_leaders(case, good_for_group(sites));
     let edge = leaders.iter().find(|site| is_edge(site)).copied();
-    edge.or_else(|| {
-        leaders
-            .into_iter()
-            .min_by_key(|site| (policy_rank(case, site), eta(site)))
+    let learned = || {
+        let choice = learned_choice(case, sites)?;
+        leaders.iter().find(|site| std::ptr::eq(site.site, choice)).copied()
+    };
+    edge.or_else(learned).or_else(|| best_by_rules(case, &leaders))
+}
+
+fn best_by_rules<'a, 's>(case: &Case<'_, 's>, leaders: &[&'a Assessment<'s>]) -> Option<&'a Assessment<'s>> {
+    let leaders = leaders.iter().copied();
+    leaders.min_by_key(|site| (policy_rank(case, site), eta(site)))
+}
+
+/// The choice of the learned scorer among the good sites that the profile ranks first. `None` without a scorer, or unless these are
+/// two or more clouds and no edge.
+pub(super) fn learned<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> Option<Learned<'s>> {
+    let scores = case.learned.as_ref()?;
+    let leaders = profile_leaders(case, good_for_group(sites));
+    let scored: Option<Vec<_>> = leaders.iter().map(|site| Some((site.learned?, site.site))).collect();
+    let mut scored = scored.filter(|scored| scored.len() > 1)?;
+    scored.sort_by_key(|(score, _)| Reverse(*score));
+    let lead = scored[0].0.saturating_sub(scored[1].0);
+    Some(Learned {
+        is_active: case.config.scorer.mode == ScorerMode::Active,
+        choice: (lead >= scores.margin.max(1)).then_some(scored[0].1),
+        rules: best_by_rules(case, &leaders)?.site,
+        outside: scores.outside,
     })
+}
+
+/// The cloud that the learned scorer decides for.
+pub(super) fn learned_choice<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> Option<&'s Site> {
+    learned(case, sites).filter(|learned| learned.is_active)?.choice
 }
 
 /// The good sites that suit the pod's group best.

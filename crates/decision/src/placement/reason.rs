@@ -65,6 +65,7 @@ fn cloud_reason(case: &Case<'_, '_>, sites: &[Assessment<'_>], chosen: &Assessme
     match edge.map(Assessment::standing) {
         Some(Standing::Good) => Reason::CloudProfile,
         _ if rank::profile_decides(case, sites) => Reason::CloudProfile,
+        _ if rank::learned_choice(case, sites).is_some() => Reason::CloudLearned,
         Some(Standing::Late) => Reason::CloudEdgeDeadlineMissed,
         _ => Reason::CloudEdgeNoCapacity,
     }

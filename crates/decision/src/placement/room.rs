@@ -10,6 +10,7 @@ use crate::model::queue_claims::{QueueClaim, QueueClaims};
 use crate::model::report::Shapes;
 use crate::model::snapshot::{Free, Site, Snapshot};
 use crate::model::workload::{QueueKey, Workload};
+use crate::placement::features::CloudScores;
 use crate::placement::filters::group::Peer;
 use crate::placement::ledger::{Charge, Ledger, Reservation};
 use crate::placement::score::{SCORED, best_node};
@@ -39,6 +40,8 @@ pub struct Room<'s, 'l> {
     pub(super) not_offered: &'l [&'l str],
     /// Whether a replica decides about a pod that is being created. Others may do so at the same time.
     pub(super) is_of_arrival: bool,
+    /// Scores of the clouds that were computed before the ledger's lock was taken.
+    pub(super) cloud_scores: Option<&'l CloudScores>,
 }
 
 /// Resources and pod slots that are taken from a node.
@@ -117,6 +120,7 @@ impl<'s, 'l> Room<'s, 'l> {
             only: None,
             not_offered: &[],
             is_of_arrival: false,
+            cloud_scores: None,
         }
     }
 
@@ -131,6 +135,12 @@ impl<'s, 'l> Room<'s, 'l> {
             not_offered: sites,
             ..self
         }
+    }
+
+    /// Room for a pod whose scores were computed already. Scores of another snapshot do not count, and are computed again.
+    pub fn with_scores(self, scores: Option<&'l CloudScores>) -> Self {
+        let cloud_scores = scores.filter(|scores| scores.revision == self.snapshot.revision);
+        Self { cloud_scores, ..self }
     }
 
     /// Room for a pod that is being created.

@@ -4,8 +4,9 @@ use serde_json::{Map, Value};
 
 use crate::model::remote_room::listed;
 use crate::model::scores::ProfileScores;
+use crate::placement::explain::shown_score;
 use crate::placement::score::SCORED;
-use crate::placement::verdict::{Assessment, RefusalCode};
+use crate::placement::verdict::{Assessment, RefusalCode, Verdict};
 use edgeward_kube::excerpt::excerpt;
 
 /// The most bytes that are shown of a text. Any user may have written it.
@@ -42,6 +43,20 @@ pub fn profile(name: &str, profile: &ProfileScores, sites: &[Assessment<'_>]) ->
     let (margin, better) = (profile.margin, profile.better.as_str());
     let preferred = profile.preferred.as_deref().unwrap_or("none");
     format!("profile={name} {scores}margin={margin}, {better} is better, {preferred} is preferred")
+}
+
+/// The scores and the choice of the learned scorer, such as `scorer=active near=0.412 far=0.388, chooses near; sitePolicy: far`. `None` if it has no
+/// say.
+pub fn learned(verdict: &Verdict<'_>) -> Option<String> {
+    let learned = verdict.learned.as_ref()?;
+    let score = |site: &Assessment<'_>| Some(format!(" {}={}", site.site.name(), shown_score(site)?));
+    let scores: String = verdict.sites.iter().filter_map(score).collect();
+    let mode = if learned.is_active { "active" } else { "shadow" };
+    let choice = learned.choice.map_or("none by the margin", |site| site.name());
+    Some(format!(
+        "scorer={mode}{scores}, chooses {choice}; sitePolicy: {}",
+        learned.rules.name()
+    ))
 }
 
 /// Describes on how many nodes of a site the pod fits. More than [`SCORED`] are usually not counted.

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::config::Confidence;
+use crate::model::scorer::WIDTH;
 use crate::model::scores::{ProfileScores, Score};
 use crate::model::slo::SloFault;
 use crate::model::snapshot::Site;
@@ -46,6 +47,8 @@ words! {
         EdgeFailSoft = "edge_fail_soft",
         /// Several sites are good, and the pod's performance profile ranks this cloud first.
         CloudProfile = "cloud_profile",
+        /// Several clouds are good, and the learned scorer ranks this one first.
+        CloudLearned = "cloud_learned",
         /// The edge has no room for the pod, and this cloud is good.
         CloudEdgeNoCapacity = "cloud_edge_no_capacity",
         /// The edge misses a time bound, and this cloud meets all.
@@ -328,6 +331,8 @@ pub struct Assessment<'s> {
     pub siblings: u64,
     /// The score by the pod's performance profile; `None` without a profile or a score.
     pub score: Option<Score>,
+    /// The score of the cloud by the learned scorer, in units of 1/[`ONE`](crate::model::scorer::ONE). `None` while none is in use.
+    pub learned: Option<i64>,
     /// All refusals, up to the first that is `Never`.
     pub refusals: Vec<Refusal>,
 }
@@ -403,6 +408,42 @@ impl Action<'_> {
     }
 }
 
+/// The choice of the learned scorer among several good clouds.
+#[derive(Debug, Clone, Copy)]
+pub struct Learned<'s> {
+    /// Whether it decides.
+    pub is_active: bool,
+    /// The cloud that it ranks first. `None` if no cloud is better than all others by the margin; then `sitePolicy` counts.
+    pub choice: Option<&'s Site>,
+    /// The cloud that `sitePolicy` ranks first.
+    pub rules: &'s Site,
+    /// Whether a cloud of the fleet has a value of each feature beyond the trained range.
+    pub outside: [bool; WIDTH],
+}
+
+words! {
+    /// How the choice of the learned scorer compares with that of `sitePolicy`.
+    pub enum Agreement {
+        /// Both choose the same cloud.
+        Agrees = "agrees",
+        /// They choose different clouds.
+        Differs = "differs",
+        /// No cloud is better by the margin.
+        Undecided = "undecided",
+    }
+}
+
+impl Learned<'_> {
+    /// How the choice compares with that of `sitePolicy`.
+    pub fn agreement(&self) -> Agreement {
+        match self.choice {
+            None => Agreement::Undecided,
+            Some(choice) if std::ptr::eq(choice, self.rules) => Agreement::Agrees,
+            Some(_) => Agreement::Differs,
+        }
+    }
+}
+
 /// The outcome of a decision. It is never an error, and the numbers explain it.
 #[derive(Debug, Clone)]
 pub struct Verdict<'s> {
@@ -422,6 +463,8 @@ pub struct Verdict<'s> {
     pub trait_labels: Vec<Box<str>>,
     /// The pod's performance profile and its scores; `None` if the pod names none, or none with this name is in use.
     pub profile: Option<(&'s str, &'s ProfileScores)>,
+    /// The choice of the learned scorer. `None` while none is in use, or unless several clouds are good.
+    pub learned: Option<Learned<'s>>,
     /// The last RTT measured to the chosen cloud. Otherwise, the lowest recent RTT of a reachable cloud.
     pub rtt: Option<Micros>,
     /// Warnings for the user who creates the pod.
@@ -444,6 +487,7 @@ impl<'s> Verdict<'s> {
             places: vec![],
             trait_labels: vec![],
             profile: None,
+            learned: None,
             rtt: None,
             warnings: vec![],
             members: None,

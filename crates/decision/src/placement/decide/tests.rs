@@ -10,6 +10,7 @@ pub(in crate::placement) mod decisions;
 mod gating;
 mod groups;
 mod headroom;
+mod learned;
 mod liqo;
 mod near;
 mod profiles;

@@ -1,0 +1,228 @@
+//! The learned scorer ranks good clouds and changes nothing else.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::config::{Explain, ScorerMode};
+use crate::model::scorer::{Network, Scorer, WIDTH};
+use crate::placement::explain::explain;
+use crate::placement::features::{CloudScores, features};
+use crate::placement::patch::{Stamp, patch};
+use crate::placement::sentences;
+use crate::testkit::{of_network, scorer};
+
+fn config(mode: ScorerMode) -> Config {
+    let mut config = ungated();
+    config.scorer.mode = mode;
+    config
+}
+
+/// A full edge, a cheap far cloud and a dear near one.
+fn clouds() -> Value {
+    let fleet = with(two_clouds(), "/nodes/0/used", json!({"cpu": 4}));
+    let fleet = with(fleet, "/sites/1/costPerHour", json!(0.1));
+    with(fleet, "/sites/2/costPerHour", json!(0.4))
+}
+
+fn cheapest() -> Scorer {
+    scorer("costOverDearest", -4_096)
+}
+
+fn with_scorer<T>(scorer: Scorer, fleet: &Value, mode: ScorerMode, read: impl FnOnce(&Verdict<'_>) -> T) -> T {
+    let mut snapshot = testkit::snapshot(fleet);
+    snapshot.scorer = Some(Arc::new(scorer));
+    let config = config(mode);
+    read(&decide(&workload(&pod(json!({}))), &Room::of(&snapshot), &config, NOW))
+}
+
+fn placed(verdict: &Verdict<'_>) -> String {
+    let site = verdict.site().map_or("-", |site| site.name());
+    format!("{site}: {}", verdict.reason.as_str())
+}
+
+#[test]
+fn active_scorer_ranks_good_clouds() {
+    let site = |fleet: &Value, mode| with_scorer(cheapest(), fleet, mode, placed);
+    assert_eq!(site(&clouds(), ScorerMode::Active), "far: cloud_learned");
+    assert_eq!(site(&clouds(), ScorerMode::Shadow), "near: cloud_edge_no_capacity");
+    assert_eq!(site(&clouds(), ScorerMode::Off), "near: cloud_edge_no_capacity");
+    // Never the edge against a cloud, and not a full cloud.
+    assert_eq!(site(&two_clouds(), ScorerMode::Active), "edge: edge_no_slo_target");
+    let full = with(clouds(), "/nodes/1/used", json!({"cpu": 9}));
+    assert_eq!(site(&full, ScorerMode::Active), "near: cloud_edge_no_capacity");
+}
+
+#[test]
+fn difference_below_the_margin_leaves_the_choice_to_the_rules() {
+    // 1 and 1/4: the lead is 3/4.
+    let with_margin = |margin| {
+        let scorer = Scorer { margin, ..cheapest() };
+        with_scorer(scorer, &clouds(), ScorerMode::Active, placed)
+    };
+    assert_eq!(with_margin(3_072), "far: cloud_learned");
+    assert_eq!(with_margin(3_073), "near: cloud_edge_no_capacity");
+    let zero = with_scorer(of_network(Network::default()), &clouds(), ScorerMode::Active, placed);
+    assert_eq!(zero, "near: cloud_edge_no_capacity");
+}
+
+#[test]
+fn scores_are_explained_where_they_decide() {
+    let short = |mode| {
+        with_scorer(cheapest(), &clouds(), mode, |verdict| {
+            explain(verdict, Explain::Short).unwrap()
+        })
+    };
+    let explained: Value = serde_json::from_str(&short(ScorerMode::Active)).unwrap();
+    assert_eq!(explained["far"]["learned"], json!(-0.25));
+    assert_eq!(explained["edge"].get("learned"), None);
+    assert_eq!(short(ScorerMode::Shadow), short(ScorerMode::Off));
+    let line = with_scorer(cheapest(), &clouds(), ScorerMode::Shadow, |verdict| {
+        sentences::learned(verdict).unwrap()
+    });
+    assert_eq!(line, "scorer=shadow far=-0.25 near=-1, chooses far; sitePolicy: near");
+}
+
+#[test]
+fn features_are_ratios_of_what_the_snapshot_shows() {
+    let fleet = with(clouds(), "/sites/2/controllerPods", json!({"shop": {"u": 3}}));
+    let fleet = with(fleet, "/sites/1/controllerPods", json!({"shop": {"u": 1}}));
+    let snapshot = testkit::snapshot(&fleet);
+    let pod = with(
+        pod(json!({"class": "batch", "deadlineMs": "1000", "priority": "10"})),
+        "/metadata/ownerReferences",
+        json!([{"uid": "u", "controller": true, "kind": "Job", "name": "j"}]),
+    );
+    let found = features(&workload(&pod), &snapshot, &Config::default(), NOW.moment).unwrap();
+    let share = |part: i64, whole: i64| part * 4_096 / whole;
+    // Of 9 cores, 9Gi, 16 nodes, 1 s, 100 ms and 2 %.
+    let far = [
+        share(500, 9_000),
+        share(256, 9 * 1_024),
+        share(1, 16),
+        share(1_100, 1_000),
+        0,
+        share(80, 1_000),
+        share(1_180, 1_000),
+        share(80, 100),
+        0,
+        share(1, 4),
+        share(1, 4),
+        0,
+        4_096,
+        4_096,
+        0,
+        4_096,
+    ];
+    assert_eq!(found[0], far);
+    assert_eq!([found[1][9], found[1][10]], [4_096, share(3, 4)]);
+}
+
+#[test]
+fn scores_of_another_snapshot_are_computed_again() {
+    let mut snapshot = testkit::snapshot(&clouds());
+    snapshot.scorer = Some(Arc::new(scorer("rttOverThreshold", -4_096)));
+    let (config, workload) = (config(ScorerMode::Active), workload(&pod(json!({}))));
+    let before = CloudScores::of(&workload, &snapshot, &config, NOW.moment);
+    let decided = |snapshot: &Snapshot| {
+        let room = Room::of(snapshot).with_scores(before.as_ref());
+        placed(&decide(&workload, &room, &config, NOW))
+    };
+    snapshot.scorer = Some(Arc::new(cheapest()));
+    assert_eq!(decided(&snapshot), "near: cloud_learned");
+    snapshot.revision += 1;
+    assert_eq!(decided(&snapshot), "far: cloud_learned");
+}
+
+/// Networks with random, saturated and zero weights.
+fn networks() -> impl Strategy<Value = Network> {
+    let random = || prop::array::uniform16(any::<i16>());
+    let random = (
+        prop::array::uniform4(random()),
+        prop::collection::vec(random(), 3 * WIDTH),
+    );
+    let random = random.prop_map(|([first_bias, second_bias, last_weights, last], rows)| {
+        let rows = |from: usize| std::array::from_fn(|i| rows[from + i]);
+        Network {
+            first_weights: rows(0),
+            first_bias,
+            second_weights: rows(WIDTH),
+            mean_weights: rows(2 * WIDTH),
+            second_bias,
+            last_weights,
+            last_bias: last[0],
+        }
+    });
+    let all = |weight: i16| Network {
+        first_weights: [[weight; WIDTH]; WIDTH],
+        first_bias: [weight; WIDTH],
+        second_weights: [[weight; WIDTH]; WIDTH],
+        mean_weights: [[weight; WIDTH]; WIDTH],
+        second_bias: [weight; WIDTH],
+        last_weights: [weight; WIDTH],
+        last_bias: weight,
+    };
+    // The dearest, farthest and slowest cloud.
+    let worst = scorer("etaOverBound", i16::MAX).network;
+    prop_oneof![
+        4 => random,
+        1 => Just(all(i16::MAX)),
+        1 => Just(all(i16::MIN)),
+        1 => Just(Network::default()),
+        1 => Just(worst),
+    ]
+}
+
+/// Every byte that a verdict writes, and the choice.
+fn written(verdict: &Verdict<'_>, text: &str, config: &Config) -> String {
+    let pod = Pod::from_json(text).unwrap();
+    let stamp = Stamp {
+        at: NOW.wall,
+        id: "id".into(),
+    };
+    let patch = json!(patch(&pod, verdict, config, &stamp));
+    let full = explain(verdict, Explain::Full);
+    format!(
+        "{patch} {full:?} {:?} {:?} {:?}",
+        verdict.reason, verdict.node, verdict.warnings
+    )
+}
+
+proptest! {
+    // `PROPTEST_CASES` may ask for more.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(10_000)))]
+
+    /// The choice is a good cloud, whatever the weights are. Shadow changes no byte, and neither does a scorer without two clouds to
+    /// choose from.
+    #[test]
+    fn scorer_only_ranks_feasible_clouds(fleet in testkit::fleet(), pod in testkit::pod(), network in networks()) {
+        let mut snapshot = testkit::snapshot(&fleet);
+        snapshot.scorer = Some(Arc::new(of_network(network)));
+        let text = pod.to_string();
+        let workload = workload(&pod);
+        let [off, shadow, active] = ScorerMode::ALL.map(|mode| {
+            let config = config(mode);
+            let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
+            let written = written(&verdict, &text, &config);
+            (verdict, written)
+        });
+        prop_assert_eq!(&off.1, &shadow.1);
+        let good = off.0.sites.iter().filter(|site| site.is_good() && !rank::is_edge(site));
+        let good: Vec<_> = good.map(|site| site.site.name()).collect();
+        match active.0.learned.and_then(|learned| learned.choice) {
+            None if active.0.learned.is_none() => prop_assert_eq!(&off.1, &active.1),
+            None => prop_assert_eq!(placed(&off.0), placed(&active.0)),
+            Some(choice) => {
+                prop_assert!(good.len() > 1 && good.contains(&choice.name()));
+                prop_assert_eq!(active.0.site().map(Site::name), Some(choice.name()));
+                let kind = |verdict: &Verdict<'_>| verdict.site().map(Site::kind);
+                prop_assert_eq!(kind(&off.0), kind(&active.0));
+            }
+        }
+        if good.len() < 2 {
+            prop_assert_eq!(off.1, active.1);
+        }
+    }
+}
