@@ -1,8 +1,8 @@
 """The gym of edgeward-lab as Gymnasium environments: `edgeward/Placement-v0`, single and vectorised.
 
 Keyword arguments are the fields of `edgeward-lab train --env`, with `_` for `-`: clusters, mode, observation, reward,
-distinct_padding, scaled. Seeds, defaults and errors are those of edgeward-lab. An action that `action_mask` forbids is
-a ValueError. With masked=False all actions are allowed, and a cluster without room rejects the request.
+distinct_padding, scaled. Seeds, defaults and errors are those of edgeward-lab. A cluster without room, which `action_mask`
+forbids, rejects the request.
 """
 
 import gymnasium
@@ -38,8 +38,8 @@ class PlacementEnv(gymnasium.Env):
 
     metadata = {"render_modes": []}
 
-    def __init__(self, masked=True, **settings):
-        self._gyms = Gyms(1, masked, **settings)
+    def __init__(self, **settings):
+        self._gyms = Gyms(1, **settings)
         self.observation_space, self.action_space = _spaces(self._gyms)
 
     def reset(self, *, seed=None, options=None):
@@ -68,15 +68,15 @@ class PlacementVectorEnv(gymnasium.vector.VectorEnv):
 
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
 
-    def __init__(self, num_envs=1, masked=True, **settings):
-        self._gyms = Gyms(num_envs, masked, **settings)
+    def __init__(self, num_envs=1, **settings):
+        self._gyms = Gyms(num_envs, **settings)
         self.num_envs = num_envs
         self.single_observation_space, self.single_action_space = _spaces(self._gyms)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
     def reset(self, *, seed=None, options=None):
-        """A number seeds the environments with itself and the numbers after it; a list has a seed for each."""
+        """Begins an episode in each environment. With a number, environment i has the seed `seed + i`; a list has one for each."""
         _refuse(options)
         if seed is None and self._gyms.is_seeded:
             self._gyms.reset_all()

@@ -14,9 +14,6 @@ type Figures = BTreeMap<&'static str, f64>;
 struct Gyms {
     settings: Settings,
     environments: usize,
-    /// Whether the mask is what the gym says. Otherwise all actions are allowed, and the gym rejects a request whose
-    /// cluster has no room.
-    masked: bool,
     /// Empty before the first [`Gyms::seed`].
     gyms: Vec<Gym>,
     /// Whether an environment has to be reset before its next step.
@@ -31,8 +28,8 @@ impl Gyms {
 
     /// The settings have the names of `edgeward-lab train --env`, with `_` for `-`.
     #[new]
-    #[pyo3(signature = (environments, masked, **settings))]
-    fn new(environments: i64, masked: bool, settings: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+    #[pyo3(signature = (environments, **settings))]
+    fn new(environments: i64, settings: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let mut fields = Vec::new();
         for (name, value) in settings.into_iter().flatten() {
             let value = match value.extract::<bool>() {
@@ -45,7 +42,6 @@ impl Gyms {
         Ok(Self {
             settings: Settings::parse(&fields.join(",")).map_err(PyValueError::new_err)?,
             environments: count.ok_or_else(|| refused(format!("num_envs: {environments} is not above 0")))?,
-            masked,
             gyms: Vec::new(),
             ended: Vec::new(),
         })
@@ -96,33 +92,33 @@ impl Gyms {
         PyByteArray::new(py, &bytes)
     }
 
-    /// The allowed actions, in `int8` or `bool`.
+    /// The masks, a byte for each action: 1 if it is allowed.
     fn masks<'py>(&self, py: Python<'py>) -> Bound<'py, PyByteArray> {
         let actions = self.shape().0;
         let mut masks = vec![true; self.gyms.len() * actions];
-        if self.masked {
-            let parts = masks.chunks_exact_mut(actions);
-            self.gyms.iter().zip(parts).for_each(|(gym, part)| gym.mask(part));
-        }
+        let parts = masks.chunks_exact_mut(actions);
+        self.gyms.iter().zip(parts).for_each(|(gym, part)| gym.mask(part));
         let bytes: Vec<u8> = masks.into_iter().map(u8::from).collect();
         PyByteArray::new(py, &bytes)
     }
 
-    /// Takes an action in each environment. Returns the rewards, and figures of each episode that ended. If one action
-    /// is refused, no environment changes.
+    /// Takes an action in each environment. Returns the rewards, and figures of each episode that ended. If a number is
+    /// no action, no environment changes.
     fn step(&mut self, actions: Vec<i64>) -> PyResult<(Vec<f64>, Vec<Option<Figures>>)> {
         self.counted("action", actions.len())?;
         if self.ended.is_empty() || self.ended.contains(&true) {
             return Err(refused("step: no episode has begun, call reset first".to_owned()));
         }
-        let pairs = self.gyms.iter().zip(&actions);
-        let allowed: Vec<usize> = pairs
-            .map(|(gym, action)| self.allowed(gym, *action))
-            .collect::<PyResult<_>>()?;
+        let count = self.shape().0;
+        let checked = actions.into_iter().map(|action| {
+            let index = usize::try_from(action).ok().filter(|index| *index < count);
+            index.ok_or_else(|| refused(format!("action: {action} is not a number from 0 to {}", count - 1)))
+        });
+        let checked: Vec<usize> = checked.collect::<PyResult<_>>()?;
         let steps: Vec<_> = self
             .gyms
             .iter_mut()
-            .zip(allowed)
+            .zip(checked)
             .map(|(gym, action)| gym.step(action))
             .collect();
         self.ended = steps.iter().map(|step| step.episode.is_some()).collect();
@@ -139,24 +135,6 @@ impl Gyms {
             expected if expected == count => Ok(()),
             expected => Err(refused(format!("{name}: {count} values for {expected} environments"))),
         }
-    }
-
-    /// Returns the action if the mask allows it.
-    fn allowed(&self, gym: &Gym, action: i64) -> PyResult<usize> {
-        let actions = gym.actions();
-        let Some(index) = usize::try_from(action).ok().filter(|index| *index < actions) else {
-            return Err(refused(format!(
-                "action: {action} is not a number from 0 to {}",
-                actions - 1
-            )));
-        };
-        if self.masked && index < gym.clusters() && gym.is_full(index) {
-            let replicas = gym.request().replicas;
-            return Err(refused(format!(
-                "action: {action} is masked, cluster {action} has no room for {replicas} replicas"
-            )));
-        }
-        Ok(index)
     }
 }
 
