@@ -8,6 +8,7 @@ mod facts;
 mod filters;
 pub mod ledger;
 pub mod located;
+pub mod packing;
 pub mod patch;
 pub mod policy;
 mod rank;
