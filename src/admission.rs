@@ -11,7 +11,7 @@ pub mod extender;
 pub mod review;
 pub mod server;
 
-pub(crate) use connections::{ADMISSION, Connections, HEALTH, PEERS, Slot, serve};
+pub(crate) use connections::{ADMISSION, Connections, ESTIMATOR, HEALTH, Open, PEERS, Slot, serve};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -11,6 +11,7 @@
 //! | `watch` | watches of a cluster: nodes, pods, volumes, custom resources |
 //! | `wan` | probes of the WAN |
 //! | `liqo`, `prometheus`, `reports`, `sites`, `policies`, `profiles`, `scorer` | the other inputs of the engine |
+//! | `karmada` | the room of clouds by Karmada, and its scheduler's questions about the edge |
 //! | `peers` | the clusters near this one: what they send each other |
 //! | `config`, `fleet_file` | where settings come from; a fleet file in place of a cluster |
 //! | `observer` | hands changes to the engine, which publishes snapshots and plans |
@@ -33,6 +34,7 @@ mod cost_map;
 mod fleet_file;
 mod inspect;
 mod instruments;
+mod karmada;
 mod liqo;
 mod observer;
 mod peers;

@@ -176,13 +176,17 @@ impl Reports {
         let Some(kubeconfig) = data.get(&secret.key) else {
             bail!("the Secret has no key {:?}", secret.key);
         };
-        let mut config = kubeconfig::of_secret(&kubeconfig.0)?;
-        config.read_timeout = Some(SILENCE);
-        config.default_retry = false;
-        let limited = |response: Response<Box<DynBody>>| response.map(|body| Limited::new(body, MAX_ANSWER));
-        let limit = layer_fn(move |service| MapResponse::new(service, limited));
-        Ok(ClientBuilder::try_from(config)?.with_layer(&limit).build())
+        limited(kubeconfig::of_secret(&kubeconfig.0)?)
     }
+}
+
+/// A client that reads at most [`MAX_ANSWER`] bytes of an answer.
+pub(crate) fn limited(mut config: kube::Config) -> anyhow::Result<Client> {
+    config.read_timeout = Some(SILENCE);
+    config.default_retry = false;
+    let limited = |response: Response<Box<DynBody>>| response.map(|body| Limited::new(body, MAX_ANSWER));
+    let limit = layer_fn(move |service| MapResponse::new(service, limited));
+    Ok(ClientBuilder::try_from(config)?.with_layer(&limit).build())
 }
 
 /// The Secret of each site with a source.

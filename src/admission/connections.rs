@@ -1,4 +1,4 @@
-//! Serves HTTP/1 on a port with a limited number of connections.
+//! Serves HTTP on a port with a limited number of connections.
 //!
 //! The API server does not resend a review that it has written. So a connection with a review in progress is never
 //! closed. An idle connection is closed only after the API server would have dropped it itself, or when the port is
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::Request;
+use axum::http::Version;
 use axum::middleware::{self, AddExtension, Next};
 use axum::response::Response;
 use axum::{Extension, Router};
@@ -51,6 +52,8 @@ pub(crate) struct Port {
     /// How many of these connections may be in the TLS handshake.
     handshakes: usize,
     idle: Duration,
+    /// HTTP/2 alone, for gRPC. All other ports speak HTTP/1 alone.
+    is_http2: bool,
 }
 
 /// The admission port. An API server opens a further connection while all others are busy with reviews.
@@ -59,6 +62,7 @@ pub(crate) const ADMISSION: Port = Port {
     connections: 768,
     handshakes: 640,
     idle: IDLE_TIMEOUT,
+    is_http2: false,
 };
 
 /// The port for health and metrics. An idle connection there can be closed without harm.
@@ -67,6 +71,7 @@ pub(crate) const HEALTH: Port = Port {
     connections: 128,
     handshakes: 128,
     idle: Duration::from_secs(10),
+    is_http2: false,
 };
 
 /// The port for peers.
@@ -75,7 +80,29 @@ pub(crate) const PEERS: Port = Port {
     connections: 64,
     handshakes: 32,
     idle: Duration::from_secs(10),
+    is_http2: false,
 };
+
+/// The port for Karmada's scheduler. It keeps one connection.
+pub(crate) const ESTIMATOR: Port = Port {
+    name: "estimator",
+    connections: 32,
+    handshakes: 16,
+    idle: Duration::from_secs(30),
+    is_http2: true,
+};
+
+/// How many calls a connection of HTTP/2 may have at the same time.
+const STREAMS: u32 = 16;
+
+/// The connections of a port; dropping this closes them.
+pub(crate) struct Open(pub(crate) Connections);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.cut();
+    }
+}
 
 /// Serves `router` on every connection that `handshake` accepts, until [`Connections::drain`] has ended the last one.
 /// Calls `failed` with the error of each failed handshake.
@@ -91,15 +118,25 @@ pub(crate) async fn serve<A, F>(
     A::Future: Send + 'static,
     F: Fn(&io::Error) + Clone + Send + Sync + 'static,
 {
-    let Port { idle, .. } = connections.port;
-    let mut server = Server::from_listener(listener)
+    let Port { idle, is_http2, .. } = connections.port;
+    let server = Server::from_listener(listener)
         .handle(connections.handle.clone())
         .acceptor(Acceptor {
             handshake,
             failed,
             connections,
-        })
-        .http1_only();
+        });
+    let mut server = if is_http2 {
+        server.http2_only()
+    } else {
+        server.http1_only()
+    };
+    let mut http2 = server.http_builder().http2();
+    http2
+        .timer(TokioTimer::new())
+        .keep_alive_interval(idle)
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(HEAD_LIMIT as u32);
     let mut http = server.http_builder().http1();
     http.timer(TokioTimer::new())
         .header_read_timeout(idle)
@@ -112,8 +149,9 @@ pub(crate) async fn serve<A, F>(
 /// Updates the connection's [`Slot`] for each request and its answer.
 async fn track(Extension(slot): Extension<Arc<Slot>>, request: Request, next: Next) -> Response {
     slot.enter(Stage::Used);
+    let may_close = request.version() < Version::HTTP_2;
     let mut answer = next.run(request).await;
-    slot.answered(&mut answer);
+    slot.answered(&mut answer, may_close);
     answer
 }
 

@@ -141,6 +141,7 @@ metrics! {
     pub moves_stopped: Gauge = "moves_stopped" [] "1 while moves are stopped, else 0";
     pub near_peers: Gauge = "near_peers" [] "Clusters near this one, as the leader counts them; 0 on other replicas";
     pub ocm_writes: Counters<1> = "ocm_writes" ["result"] "Writes of scores to the OCM hub";
+    pub estimates: Counters<1> = "estimates" ["result"] "Calls of Karmada's scheduler";
     pub gated_pods: Gauge = "gated_pods" [] "Pods that carry our scheduling gate";
     pub groups: Gauges<1> = "groups" ["state"] "Groups that start together and wait";
     pub gated_oldest: Gauge = "gated_oldest_timestamp_seconds" [] "When the oldest gated pod was gated, in Unix seconds";

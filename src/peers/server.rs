@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout};
 use tokio_rustls::server::TlsStream;
 
 use super::Asked;
-use crate::admission::{self, Connections, PEERS, Slot};
+use crate::admission::{self, Connections, Open, PEERS, Slot};
 use crate::instruments::metrics::Metrics;
 use crate::tls::member;
 
@@ -85,15 +85,6 @@ pub(super) async fn serve(
     let failed = |error: &io::Error| tracing::debug!(%error, "a connection to the port for peers is closed");
     admission::serve(listener, connections.0.clone(), handshake, failed, router).await;
     future::pending().await
-}
-
-/// The open connections; dropping this closes them.
-struct Open(Connections);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.cut();
-    }
 }
 
 async fn exchange(

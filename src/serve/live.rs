@@ -18,6 +18,7 @@ use crate::controllers::status::Statuses;
 use crate::controllers::{Context, backstop, executor, moves, neighbourhoods, ocm, peers, report};
 use crate::instruments::logs::LogLimit;
 use crate::instruments::metrics::Metrics;
+use crate::karmada::{Clusters, estimator};
 use crate::liqo::Liqo;
 use crate::observer::Observer;
 use crate::platform::clock::Clock;
@@ -53,7 +54,7 @@ pub(super) async fn view(
     clock: Clock,
     metrics: &Arc<Metrics>,
     readiness: &Readiness,
-    peers: peers::Options,
+    (peers, estimator): (peers::Options, estimator::EstimatorOptions),
 ) -> anyhow::Result<View> {
     // State shared by the tasks.
     let metrics = || Arc::clone(metrics);
@@ -88,7 +89,7 @@ pub(super) async fn view(
     };
     // A replica may lead once its view is complete. It cannot wait for the certificate, because the leader creates
     // it.
-    let viewing = readiness.reaches(|phase| phase.missing.iter().all(|missing| *missing == CERTIFICATE));
+    let viewing = || readiness.reaches(|phase| phase.missing.iter().all(|missing| *missing == CERTIFICATE));
     let draining = readiness.reaches(|phase| phase.is_draining);
 
     let (told, log_limit) = (events.clone(), LogLimit::new(clock));
@@ -140,6 +141,17 @@ pub(super) async fn view(
         metrics: metrics(),
         changes: changes.clone(),
     };
+    let clusters = Clusters {
+        metrics: metrics(),
+        changes: changes.clone(),
+    };
+    let estimator = estimator::Estimator {
+        config: Arc::clone(&config),
+        shared: Arc::clone(&shared),
+        clock,
+        metrics: metrics(),
+        options: estimator,
+    };
     let engine = {
         let (mut versions, shared) = (versions.clone(), Arc::clone(&shared));
         async move { Engine::new(versions.next().await, shared) }
@@ -182,6 +194,8 @@ pub(super) async fn view(
         .on(&thread),
         Task::endless("reports of neighbours", neighbours.follow(versions.clone())),
         Task::endless("learned scorer", scorers.follow(versions.clone())),
+        Task::endless("Clusters of Karmada", clusters.follow(versions.clone())),
+        Task::endless("estimator", estimator.run(viewing(), versions.clone())),
         Task::endless(
             "Prometheus",
             prometheus::follow(versions.clone(), clock, metrics(), changes.clone()),
@@ -199,7 +213,7 @@ pub(super) async fn view(
         // The engine computes the view and the release plan.
         Task::endless("observer", async move { observer.run(engine.await, carry_out).await }).on(&thread),
         // Controllers write to the API server while this replica leads.
-        Task::graceful("Lease", election.run(viewing, draining)),
+        Task::graceful("Lease", election.run(viewing(), draining)),
         Task::endless("Events on pods", recorder.run(leadership)),
         Task::endless("release of gated pods", executor::run(context.clone(), plans.clone())),
         Task::endless("backstop", backstop::run(context.clone(), reports)),

@@ -26,6 +26,7 @@ use crate::fleet_file::FleetFile;
 use crate::inspect::installation::SELF_MANAGED;
 use crate::instruments::logs::{self, LogFormat, LogLimit};
 use crate::instruments::metrics::Metrics;
+use crate::karmada::estimator;
 use crate::platform::clock::Clock;
 use crate::serve::live::{self, View};
 use crate::serve::{DEFAULT_SHUTDOWN_DELAY, Readiness, ServeOptions, Task, tokio_runtime};
@@ -78,6 +79,9 @@ pub struct Webhook {
 
     #[command(flatten)]
     peers: peers::Options,
+
+    #[command(flatten)]
+    estimator: estimator::EstimatorOptions,
 
     /// Name of edgeward's Service. Generated certificates are issued for it, and its EndpointSlices give the number
     /// of replicas.
@@ -166,8 +170,8 @@ impl Webhook {
         let view = match self.fleet {
             Some(path) => view_of_fleet_file(path, &config, clock).await?,
             None => {
-                let peers = self.peers;
-                live::view(&versions, &config, service.clone(), clock, &metrics, &readiness, peers).await?
+                let ports = (self.peers, self.estimator);
+                live::view(&versions, &config, service.clone(), clock, &metrics, &readiness, ports).await?
             }
         };
         metrics.follow(Arc::clone(&view.shared), clock);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use jiff::Timestamp;
+use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::server::ServerConfig;
 use rustls::sign::SingleCertAndKey;
@@ -35,18 +36,9 @@ impl Member {
     /// # Errors
     /// One of them is missing or unusable. The text names it.
     pub fn read(contents: &[Content], now: Timestamp) -> anyhow::Result<Self> {
-        let [certificate, key, authorities] = contents else {
-            anyhow::bail!("a certificate, its key and authorities are needed");
-        };
-        let pair = Pair::from_pem(&certificate.bytes, &key.bytes, now)?;
+        let (pair, authorities, server) = read(contents, now)?;
         let leaf = pair.key.cert.first().context("there is no certificate")?;
         let uri = uri_of(leaf).context("the certificate needs exactly one URI name, spiffe://DOMAIN/cluster/ID")?;
-        let path = authorities.path.display();
-        let authorities = ClientCa::from_contents(std::slice::from_ref(authorities), now);
-        let authorities = authorities.with_context(|| format!("{path} cannot be used"))?;
-        let server = settings(Some(&pair), Some(&authorities), now)?;
-        let authorities = authorities.roots(now);
-        ensure!(!authorities.is_empty(), "all authorities in {path} have expired");
         // The URI name of a server is checked before anything is sent.
         let client = with_any_name(Some(authorities))?;
         let mut client = client.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&pair.key))));
@@ -57,6 +49,29 @@ impl Member {
             client: Arc::new(client).into(),
         })
     }
+}
+
+/// Settings of a server of gRPC, whose clients need a certificate of the authorities. For `contents` see [`Member::read`].
+pub fn of_estimator(contents: &[Content], now: Timestamp) -> anyhow::Result<Arc<ServerConfig>> {
+    let (_, _, server) = read(contents, now)?;
+    let mut server = Arc::unwrap_or_clone(server);
+    server.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(Arc::new(server))
+}
+
+/// The certificate with its key, the authorities that have not expired, and settings of a server with both.
+fn read(contents: &[Content], now: Timestamp) -> anyhow::Result<(Pair, RootCertStore, Arc<ServerConfig>)> {
+    let [certificate, key, authorities] = contents else {
+        anyhow::bail!("a certificate, its key and authorities are needed");
+    };
+    let pair = Pair::from_pem(&certificate.bytes, &key.bytes, now)?;
+    let path = authorities.path.display();
+    let authorities = ClientCa::from_contents(std::slice::from_ref(authorities), now);
+    let authorities = authorities.with_context(|| format!("{path} cannot be used"))?;
+    let server = settings(Some(&pair), Some(&authorities), now)?;
+    let authorities = authorities.roots(now);
+    ensure!(!authorities.is_empty(), "all authorities in {path} have expired");
+    Ok((pair, authorities, server))
 }
 
 /// The URI name of the member at the other end of a connection, whose chain is verified. `None` if it has none or several.

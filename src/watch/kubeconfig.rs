@@ -61,7 +61,7 @@ pub(crate) fn of_file(file: &Path) -> anyhow::Result<Config> {
 pub(crate) fn of_secret(kubeconfig: &[u8]) -> anyhow::Result<Config> {
     let read = std::str::from_utf8(kubeconfig).ok().map(Kubeconfig::from_yaml);
     let Some(Ok(kubeconfig)) = read else {
-        bail!("the Secret's key is not a kubeconfig");
+        bail!("it is not a kubeconfig");
     };
     let clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
     let users = kubeconfig
@@ -218,7 +218,7 @@ mod tests {
             .to_string();
         assert!(error.contains("runs a program"), "{error}");
         let error = of_secret(b"token: s3cret: [").unwrap_err().to_string();
-        assert_eq!(error, "the Secret's key is not a kubeconfig");
+        assert_eq!(error, "it is not a kubeconfig");
     }
 
     #[test]

@@ -37,6 +37,9 @@ impl Gvr {
     // Open Cluster Management.
     pub(crate) const SCORES: Self = Self::of("cluster.open-cluster-management.io", "v1alpha1", "addonplacementscores");
 
+    // Karmada.
+    pub(crate) const CLUSTERS: Self = Self::of("cluster.karmada.io", "v1alpha1", "clusters");
+
     // Kinds of Liqo.
     pub(crate) const CONNECTIONS: Self = Self::of("networking.liqo.io", "v1beta1", "connections");
     pub(crate) const FOREIGN_CLUSTERS: Self = Self::of("core.liqo.io", "v1beta1", "foreignclusters");

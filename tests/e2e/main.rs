@@ -18,6 +18,7 @@ mod gated;
 mod golden;
 mod groups;
 mod install;
+mod karmada;
 mod leader;
 mod links;
 mod liqo;

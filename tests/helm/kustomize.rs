@@ -257,16 +257,21 @@ pub(crate) fn kustomize_components_match_chart_values(tools: &Tools) -> Result<(
     Ok(())
 }
 
-/// What peers need is a component in kustomize and a value in the chart.
-pub(crate) fn peers_component_matches_chart_value(tools: &Tools) -> Result<()> {
-    for source in SOURCES {
+/// What peers and Karmada need is a component in kustomize and a value in the chart.
+pub(crate) fn components_match_chart_values(tools: &Tools) -> Result<()> {
+    let components = [("peers", "/edgeward-peers"), ("karmada", "/edgeward-estimator")];
+    for (source, (component, names)) in SOURCES
+        .into_iter()
+        .flat_map(|source| components.map(|each| (source, each)))
+    {
         let mut values = of_source(source);
-        values["peers"]["enabled"] = json!(true);
+        values[component]["enabled"] = json!(true);
         let by_helm = tools.charted(&values)?;
         let overlay = format!("deploy/overlays/{source}");
-        let mut by_kustomize = tools.kustomized(&[&overlay], &["deploy/peers"], "example.io")?;
+        let folder = format!("deploy/{component}");
+        let mut by_kustomize = tools.kustomized(&[&overlay], &[&folder], "example.io")?;
         for (key, object) in &mut by_kustomize {
-            if key.ends_with("/edgeward-peers") {
+            if key.ends_with(names) {
                 object["metadata"]["labels"] = json!({"app.kubernetes.io/name": "edgeward"});
             }
         }

@@ -20,7 +20,7 @@ const SCRIPTS: &[(&str, Script<Tools>)] = scripts![
     kustomize::chart_renders_same_objects_as_kustomize,
     kustomize::kustomize_folders_match_chart_values,
     kustomize::kustomize_components_match_chart_values,
-    kustomize::peers_component_matches_chart_value,
+    kustomize::components_match_chart_values,
     kustomize::custom_ports_match_kustomize_patch,
     kustomize::excluded_namespaces_pass_strict_sites,
     kustomize::reduced_rights_match_kustomize_components,

@@ -127,6 +127,7 @@ fn chart_files_link_to_kustomize_manifests() {
         "deploy/crds",
         "deploy/data",
         "deploy/groups",
+        "deploy/karmada",
         "deploy/liqo",
         "deploy/monitoring",
         "deploy/moves",

@@ -44,7 +44,7 @@ fn base_config_map_states_all_defaults() {
     let spelled: BTreeSet<_> = spelled.as_object().unwrap().keys().map(String::as_str).collect();
     for setting in Config::schema()["properties"].as_object().unwrap().keys() {
         // Without a value, these features are off.
-        let has_default = !["prometheus", "ocm", "report", "peers"].contains(&&**setting);
+        let has_default = !["prometheus", "ocm", "karmada", "report", "peers"].contains(&&**setting);
         let is_spelled = spelled.contains(&**setting) || flat.contains_key(&**setting);
         assert_eq!(is_spelled, has_default, "{setting}");
     }

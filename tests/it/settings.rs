@@ -19,7 +19,7 @@ fn schema_defaults_match_config_defaults() {
         for (field, schema) in setting["properties"].as_object().into_iter().flatten() {
             // Then sets each nested field by itself.
             let document = json!({name: {field: schema["default"]}});
-            if !["prometheus", "ocm", "report", "peers"].contains(&&**name) {
+            if !["prometheus", "ocm", "karmada", "report", "peers"].contains(&&**name) {
                 assert_eq!(Config::read(&document), Ok(Config::default()), "{document}");
             }
         }

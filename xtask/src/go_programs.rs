@@ -1,4 +1,4 @@
-//! actionlint, Helm, cert-manager, kube-router, Liqo and the constant webhook, each built from its Go module.
+//! actionlint, Helm, cert-manager, Karmada, kube-router, Liqo and the constant webhook, each built from its Go module.
 //!
 //! A recipe is part of the cache key. Raise its number when the build changes its result.
 
@@ -15,6 +15,7 @@ pub(crate) const HELM: &str = "EDGEWARD_HELM";
 pub(crate) const CERT_MANAGER: &str = "EDGEWARD_CERT_MANAGER";
 pub(crate) const ACTIONLINT: &str = "EDGEWARD_ACTIONLINT";
 pub(crate) const LIQO: &str = "EDGEWARD_LIQO";
+pub(crate) const KARMADA: &str = "EDGEWARD_KARMADA";
 pub(crate) const DEFINITIONS: &str = "EDGEWARD_DEFINITIONS";
 
 /// Returns the program `helm` (two minutes on two cores).
@@ -77,6 +78,28 @@ pub(crate) fn liqo() -> Result<PathBuf> {
             copy_out(&files, &partial.join(name))?;
         }
         Ok(())
+    })
+}
+
+/// Returns the directory with Karmada's `scheduler` and `scheduler-estimator`, and `crds/` for the scheduler (five minutes).
+pub(crate) fn karmada() -> Result<PathBuf> {
+    const DEFINITIONS: [&str; 2] = ["clusterresourcebindings", "resourcebindings"];
+    // As Karmada builds them. Without it, they cannot send the messages of Kubernetes.
+    const TAG: &str = "-tags=kubernetes_protomessage_one_more_release";
+    let module = Module {
+        name: "Karmada",
+        variable: KARMADA,
+        folder: workspace().join("tests/karmada"),
+        cache: "karmada",
+    };
+    if let Some(dir) = ready_made(module.variable)? {
+        return Ok(dir);
+    }
+    module.built(&["1: trimpath, stripped", TAG, &DEFINITIONS.join(" ")], |partial| {
+        module.build(&[TAG, "tool"], "", partial)?;
+        let sources = PathBuf::from(module.required("github.com/karmada-io/karmada", "Dir")?);
+        let definition = |name| sources.join(format!("charts/karmada/_crds/bases/work/work.karmada.io_{name}.yaml"));
+        copy_out(&DEFINITIONS.map(definition), &partial.join("crds"))
     })
 }
 

@@ -60,7 +60,7 @@ Commands:
 Commands that build or fetch a tool of the tests into the cache, unless it is there, and print its path:
   control-plane    etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kwok;
                    --kubernetes 1.33 selects an older minor version
-  cert-manager, constant-webhook, definitions, helm, kube-router, kubectl, liqo
+  cert-manager, constant-webhook, definitions, helm, karmada, kube-router, kubectl, liqo
   buildah, skopeo  installed ones, or else Debian's; installing takes root
   node             what a real node takes: kubelet and kube-proxy; containerd, runc and CNI plugins of Debian; an image of pause
   earlier          the version that the tests upgrade from
@@ -70,7 +70,8 @@ Commands that build or fetch a tool of the tests into the cache, unless it is th
                    an installed Prometheus with promtool, or registry of images, or else Debian's, unpacked
 
 Environment:
-  EDGEWARD_CONTROL_PLANE, EDGEWARD_CERT_MANAGER, EDGEWARD_EARLIER, EDGEWARD_LIQO, EDGEWARD_NODE, EDGEWARD_DEFINITIONS
+  EDGEWARD_CONTROL_PLANE, EDGEWARD_CERT_MANAGER, EDGEWARD_EARLIER, EDGEWARD_KARMADA, EDGEWARD_LIQO, EDGEWARD_NODE,
+  EDGEWARD_DEFINITIONS
                    a ready-made directory to use instead of building one
   EDGEWARD_ACTIONLINT, EDGEWARD_BUILDAH, EDGEWARD_CHROMIUM, EDGEWARD_CONSTANT_WEBHOOK, EDGEWARD_GYM,
   EDGEWARD_HELM, EDGEWARD_IP, EDGEWARD_KUBE_ROUTER, EDGEWARD_PROMETHEUS, EDGEWARD_REGISTRY, EDGEWARD_SKOPEO
@@ -118,6 +119,7 @@ fn main() -> ExitCode {
         (Some("definitions"), []) => print(go_programs::definitions()),
         (Some("gym"), []) => print(gym::obtain()),
         (Some("helm"), []) => print(go_programs::helm()),
+        (Some("karmada"), []) => print(go_programs::karmada()),
         (Some("kube-router"), []) => print(go_programs::kube_router()),
         (Some("liqo"), []) => print(go_programs::liqo()),
         (Some("prometheus"), []) => print(debian::prometheus()),

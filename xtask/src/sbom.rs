@@ -60,6 +60,7 @@ pub(crate) fn of_target(target: &str) -> Result<String> {
         "",
         "/crates/cluster",
         "/crates/decision",
+        "/crates/karmada",
         "/crates/kube",
         "/crates/peers",
         "/crates/profiles",

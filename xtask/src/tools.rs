@@ -33,6 +33,7 @@ const LANES: [&[Tool]; 3] = [
     &[
         ("cert-manager", go_programs::CERT_MANAGER, go_programs::cert_manager),
         ("Helm", go_programs::HELM, go_programs::helm),
+        ("Karmada", go_programs::KARMADA, go_programs::karmada),
         ("Liqo", go_programs::LIQO, go_programs::liqo),
         ("definitions", go_programs::DEFINITIONS, go_programs::definitions),
     ],

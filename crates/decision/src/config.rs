@@ -4,6 +4,7 @@
 
 mod extender;
 mod gating;
+mod karmada;
 mod liqo;
 pub mod map;
 mod moves;
@@ -18,6 +19,7 @@ pub mod sites;
 
 pub use extender::Extender;
 pub use gating::{Gating, OnNoCapacity};
+pub use karmada::{Estimator, Karmada};
 pub use liqo::{Enabled, LiqoSettings};
 pub use moves::Moves;
 pub use ocm::Ocm;
@@ -122,6 +124,9 @@ pub struct Config {
     /// An Open Cluster Management hub that gets [scores of the sites](../guide/clouds.md#open-cluster-management). Without effect
     /// while the fleet comes from a file
     pub ocm: Option<Ocm>,
+    /// A [Karmada](../guide/clouds.md#karmada) control plane that bounds the room of clouds, and asks for that of the edge. Without
+    /// effect while the fleet comes from a file
+    pub karmada: Option<Karmada>,
     /// The [report](../guide/clouds.md#reports-of-neighbours) of this cluster to its neighbours. Without this section, it reports nothing
     pub report: Option<ReportSettings>,
     /// How this cluster finds the [clusters near it](../guide/clouds.md#peers). Without effect while the fleet comes from a file
@@ -256,6 +261,7 @@ impl Default for Config {
             prometheus: None,
             moves: Moves::default(),
             ocm: None,
+            karmada: None,
             report: None,
             peers: None,
             extender: Extender::default(),
@@ -432,6 +438,7 @@ mod tests {
             },
             "moves": {"enabled": true, "home": false, "profiles": false, "dwell": "1h", "keepFree": "7%", "perMinute": 9},
             "ocm": {"kubeconfig": "/hub/kubeconfig", "clusters": {"edge": "factory", "cloud": "region-1"}, "period": "30s"},
+            "karmada": {"kubeconfig": "/karmada/kubeconfig", "estimator": {"enabled": true}},
             "report": {"components": true, "energyProfile": "greenness"},
             "peers": {
                 "enabled": true,

@@ -9,6 +9,7 @@ pub mod features;
 mod filters;
 pub mod ledger;
 pub mod located;
+pub mod packing;
 pub mod patch;
 pub mod policy;
 mod rank;

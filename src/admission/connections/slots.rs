@@ -179,14 +179,14 @@ impl Slot {
         }
     }
 
-    /// Records the answer to a request, and adds `Connection: close` if the connection is old.
-    pub(super) fn answered(&self, answer: &mut Response) {
+    /// Records the answer to a request, and adds `Connection: close` if the connection is old and `may_close` so.
+    pub(super) fn answered(&self, answer: &mut Response, may_close: bool) {
         if answer.status().is_success() {
             let mut slots = lock(&self.slots);
             slots.taken.entry(self.id).and_modify(|slot| slot.is_proven = true);
         }
         self.enter(Stage::Used);
-        if Instant::now() >= self.old_at {
+        if may_close && Instant::now() >= self.old_at {
             let close = HeaderValue::from_static("close");
             answer.headers_mut().insert(CONNECTION, close);
         }

@@ -159,7 +159,7 @@ fn full_port_closes_the_longest_idle_of_the_busiest_peer() {
     let mut slots = [1, 2, 2, 3].map(|last| open(last).expect("a slot"));
     slots
         .iter()
-        .for_each(|(slot, _)| slot.answered(&mut Response::default()));
+        .for_each(|(slot, _)| slot.answered(&mut Response::default(), true));
     slots[1].0.enter(Stage::Used);
     let _new = open(4).expect("another one's slot");
     let closed = slots.each_mut().map(|(_, open)| is_closed(open));

@@ -90,6 +90,7 @@ fn every_metric_touched() -> String {
     metrics.prometheus_queries.at(["wanRttSeconds", "ok"]);
     metrics.ocm_writes.at(["written"]).inc();
     metrics.scorer_out_of_range.at(["class"]);
+    metrics.estimates.at(["counted"]).inc();
     metrics.encode()
 }
 

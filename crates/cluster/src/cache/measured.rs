@@ -14,7 +14,7 @@ use edgeward_decision::model::component::Component;
 use edgeward_decision::model::link::Link;
 use edgeward_decision::model::liqo::Liqo;
 use edgeward_decision::model::remote_room::Start;
-use edgeward_decision::model::report::{FRESH, Report, SiteReport};
+use edgeward_decision::model::report::{FRESH, Report, SiteReport, Source};
 use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::model::snapshot::Free;
 use edgeward_kube::units::{Bytes, Micros, Millicores, Moment, Now};
@@ -42,9 +42,16 @@ impl Cache {
         self.measured.telemetry = telemetry;
     }
 
-    /// Applies a report of the cluster behind a site. The site may belong to a configuration that is yet to come.
+    /// Applies a report of the cluster behind a site. The site may belong to a configuration that is yet to come. Karmada does
+    /// not replace a fresh report of the cluster itself, which tells of each node.
     pub fn apply_report(&mut self, site: &str, report: Option<&Arc<Report>>, now: Moment) {
+        let of_itself = self
+            .measured
+            .reports
+            .get(site)
+            .filter(|(known, arrived)| known.source == Source::Report && now.since(*arrived) <= FRESH);
         match report {
+            Some(report) if report.source == Source::Karmada && of_itself.is_some() => {}
             Some(report) => drop(self.measured.reports.insert(site.into(), (Arc::clone(report), now))),
             None => drop(self.measured.reports.remove(site)),
         }
@@ -159,7 +166,8 @@ impl Cache {
     fn report(&self, site: usize, pods: &[&PodEntry]) -> Option<SiteReport> {
         let of_site = &self.sites[site].site;
         let reported = self.measured.reports.get(of_site.name());
-        let (report, arrived) = reported.filter(|_| of_site.definition.can_have_report())?;
+        let may_count = |report: &Report| report.source == Source::Karmada || of_site.definition.can_have_report();
+        let (report, arrived) = reported.filter(|(report, _)| may_count(report))?;
         let mut room = report.room.clone();
         let since = arrived.before(SHOWN_AFTER);
         let is_hidden = |pod: &PodEntry| {
@@ -172,6 +180,7 @@ impl Cache {
             as_of: *arrived,
             room,
             traits: report.traits.all.clone(),
+            source: report.source,
         })
     }
 

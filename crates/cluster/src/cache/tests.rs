@@ -11,6 +11,7 @@ use edgeward_decision::config::{DegradedLinks, Input, Prometheus, SitePolicy};
 use edgeward_decision::keys::Keys;
 use edgeward_decision::model::link::{Bandwidth, Link, LinkState};
 use edgeward_decision::model::priority_caps::PriorityCaps;
+use edgeward_decision::model::report::{Report, Source, Total};
 use edgeward_decision::model::slo::Class;
 use edgeward_decision::model::snapshot::{JobTimes, ProcessingTime};
 use edgeward_decision::placement::decide::decide;
@@ -20,7 +21,7 @@ use edgeward_decision::testkit;
 use edgeward_decision::testkit::{NOW, with};
 use edgeward_kube::node;
 use edgeward_kube::resources::Amounts;
-use edgeward_kube::units::{Micros, Permille};
+use edgeward_kube::units::{Bytes, Micros, Millicores, Permille};
 
 const SECOND: i64 = 1_000_000;
 
@@ -996,6 +997,43 @@ fn report_counts_for_30_s_less_pods_that_it_does_not_show() {
     fixture.configure(Config::default());
     report(&mut fixture);
     assert_eq!(free(&mut fixture), None, "the site does not ask for it");
+}
+
+#[test]
+fn karmada_reports_about_a_cloud_that_does_not_report_itself() {
+    let mut fixture = Fixture::new();
+    let clouds = json!({"sites": [
+        {"name": "edge", "kind": "edge"},
+        {"name": "cloud", "kind": "cloud", "report": {"kubeconfigSecretRef": {"name": "s"}}},
+    ]});
+    fixture.configure(Config::read(&clouds).unwrap());
+    let report = |fixture: &mut Fixture, source, cpu| {
+        let total = Total {
+            cpu: Millicores(cpu),
+            memory: Bytes(1),
+            pods: 1,
+        };
+        let report = Report {
+            room: total.into(),
+            source,
+            ..Report::default()
+        };
+        fixture
+            .cache
+            .apply_report("cloud", Some(&Arc::new(report)), fixture.now);
+    };
+    let free = |fixture: &mut Fixture| Some(fixture.publish().sites[1].report.as_ref()?.room.largest("cpu"));
+    report(&mut fixture, Source::Karmada, 1_000);
+    assert_eq!(free(&mut fixture), Some(Some(1_000)));
+    report(&mut fixture, Source::Report, 2_000);
+    report(&mut fixture, Source::Karmada, 3_000);
+    assert_eq!(free(&mut fixture), Some(Some(2_000)), "its own report is fresh");
+    fixture.wait(31);
+    report(&mut fixture, Source::Karmada, 4_000);
+    fixture.configure(Config::default());
+    assert_eq!(free(&mut fixture), Some(Some(4_000)), "Karmada reports about any cloud");
+    fixture.wait(31);
+    assert_eq!(free(&mut fixture), None);
 }
 
 /// A Job's pod in this namespace that ran on node `a` for ten minutes, until half an hour ago.

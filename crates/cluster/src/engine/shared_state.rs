@@ -14,6 +14,7 @@ use edgeward_decision::placement::estimate::is_late;
 use edgeward_decision::placement::features::CloudScores;
 use edgeward_decision::placement::ledger::{Ledger, Reservation};
 use edgeward_decision::placement::located::located_beside;
+use edgeward_decision::placement::packing::{Packing, Pods};
 use edgeward_decision::placement::room::Room;
 use edgeward_decision::placement::verdict::{Action, Reason, Verdict};
 use edgeward_kube::node::{Node, NodeId};
@@ -210,6 +211,21 @@ impl SharedState {
         });
         let is_reserved = reservation.is_some_and(|reservation| ledger.reserve(reservation, now.moment, |_| true));
         (verdict, is_reserved)
+    }
+
+    /// How many sets of pods fit at the edge at once, beside the pods `coming`, as [`Packing::sets`] counts them for a pod that
+    /// would be created now. Reserves nothing. `None` if there is no edge, or if the pods take too many comparisons. Cost: under
+    /// the lock, a pass over the edge's nodes for each kind of pod.
+    pub fn sets_at_edge(&self, coming: &[Pods<'_>], set: &[Pods<'_>], config: &Config, now: Now) -> Option<u32> {
+        let mut ledger = self.ledger();
+        ledger.expire(now.moment);
+        let snapshot = self.snapshot();
+        let (workload, _) = set.first()?;
+        let queue_key = arriving_key(workload, &snapshot, config);
+        let room = Room::new(&snapshot, &ledger, queue_key, &workload.namespace).of_arrival();
+        let packing = Packing::new(snapshot.edge()?, &room, coming, set);
+        drop(ledger);
+        packing.map(Packing::sets)
     }
 
     /// Forgets the reservation with this id, because no pod will follow.

@@ -17,7 +17,7 @@ use crate::model::group::{Members, Membership, NEAR, Near};
 use crate::model::link::{Link, LinkState, Thresholds};
 use crate::model::liqo::ApiServerStatus;
 use crate::model::remote_room::{Bound, FullFrom, MAX_BOUNDS};
-use crate::model::report::{Shapes, SiteReport};
+use crate::model::report::{Shapes, SiteReport, Source};
 use crate::model::site::{SiteDefinition, SiteKind, SiteSource};
 use crate::model::slo::{ByClass, Class, PerClass};
 use crate::model::snapshot::{ByNamespace, Free, JobTime, JobTimes, ProcessingTime, QueueGroup, Site};
@@ -61,6 +61,12 @@ struct Reported {
     room: Shapes,
     #[serde(default)]
     traits: Vec<String>,
+    #[serde(default, skip_serializing_if = "is_of_itself")]
+    source: Source,
+}
+
+fn is_of_itself(source: &Source) -> bool {
+    *source == Source::Report
 }
 
 /// Milliseconds, up to a day.
@@ -221,6 +227,7 @@ impl SiteEntry {
             as_of: now,
             room: reported.room,
             traits: reported.traits,
+            source: reported.source,
         });
         let thresholds = Thresholds::from(config).with(definition.thresholds);
         let link = self.wan.map(|wan| wan.link(thresholds, now, &mut checks));
@@ -295,6 +302,7 @@ impl SiteEntry {
             reported: site.report.as_ref().map(|report| Reported {
                 room: report.room.clone(),
                 traits: report.traits.clone(),
+                source: report.source,
             }),
             components: some_of(site.components.iter().filter_map(ComponentEntry::of)),
         }

@@ -1,4 +1,4 @@
-//! Reports: what a neighbouring cluster says about itself. A report can refuse a site, and never makes one possible.
+//! Reports: what a neighbouring cluster, or Karmada, says about it. A report can refuse a site, and never makes one possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +14,7 @@ use crate::placement::patch::timestamp;
 use edgeward_kube::node::Node;
 use edgeward_kube::resources::Amounts;
 use edgeward_kube::units::{Bytes, Micros, Millicores, Moment, Quantity};
+use edgeward_kube::words;
 
 /// How long a report counts after it arrived.
 pub const FRESH: Micros = Micros::from_secs(30);
@@ -61,6 +62,18 @@ fn default_key() -> String {
     "kubeconfig".to_owned()
 }
 
+words! {
+    /// Who reports about a cluster.
+    #[derive(Default)]
+    pub enum Source {
+        /// The cluster itself, node by node.
+        #[default]
+        Report = "report",
+        /// Karmada, all nodes together.
+        Karmada = "karmada",
+    }
+}
+
 /// A report, as the status of a ClusterReport has it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
@@ -84,6 +97,9 @@ pub struct Report {
     pub energy_score: Option<f64>,
     /// Number of gated pods by class.
     pub gated: BTreeMap<String, i64>,
+    /// Who made the report.
+    #[serde(skip)]
+    pub source: Source,
 }
 
 /// Removes the defaults, which are for reading alone: the API server would write them.
@@ -113,6 +129,8 @@ pub struct SiteReport {
     pub room: Shapes,
     /// Traits that every node has.
     pub traits: Vec<String>,
+    /// Who made the report.
+    pub source: Source,
 }
 
 /// Free room of a node.
@@ -146,7 +164,7 @@ struct ReportedShape {
 pub struct Shapes(BTreeMap<Shape, u64>);
 
 /// The room of several nodes together.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Total {
     /// CPU.
     pub cpu: Millicores,
@@ -290,6 +308,24 @@ impl Shapes {
             _ => None,
         };
         self.0.keys().chain([&Shape::default()]).filter_map(amount).max()
+    }
+}
+
+/// One shape for all nodes, because nothing is known of each.
+impl From<Total> for Shapes {
+    fn from(Total { cpu, memory, pods }: Total) -> Self {
+        let (cpu, memory) = (cpu.0.max(0), memory.0.max(0));
+        Self(
+            [(
+                Shape {
+                    cpu,
+                    memory,
+                    pods: pods.max(0),
+                },
+                1,
+            )]
+            .into(),
+        )
     }
 }
 

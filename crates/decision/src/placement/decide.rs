@@ -33,7 +33,7 @@ use edgeward_kube::units::{Micros, Now};
 /// The most comparisons of the pod's constraints and tolerations with nodes that one decision may make. They take a few
 /// milliseconds, during which other decisions wait. An ordinary pod on 5,000 nodes stays far below. A pod that is built to
 /// overload edgeward does not.
-const MAX_COMPARISONS: usize = 500_000;
+pub(super) const MAX_COMPARISONS: usize = 500_000;
 
 /// How long after its timestamp a placement counts as edgeward's own when a pod is reviewed again.
 const REINVOCATION: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
@@ -445,7 +445,7 @@ const LABELS: usize = 8;
 
 /// The most comparisons that the pod takes: of its constraints, tolerations, extended resources and traits with all nodes,
 /// and of its affinity with other pods.
-fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
+pub(super) fn comparisons(workload: &Workload<'_>, snapshot: &Snapshot) -> usize {
     let of_traits = workload.traits().map_or(0, Traits::comparisons);
     let per_node =
         workload.constraints.comparisons() + workload.tolerations.len() + workload.request.scalars.len() + of_traits;

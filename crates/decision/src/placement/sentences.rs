@@ -131,7 +131,7 @@ const DETAILS: [(&str, &str); 45] = [
     ("reserved", "reserved {amounts}"),
     ("refused", "refused from {amounts}"),
     ("waitingPods", "{} wait"),
-    ("source", "by its {text}"),
+    ("source", "source {text}"),
     ("gatedMs", "gated for {}"),
     ("etaMs", "ETA {}"),
     ("latencyMs", "{}"),

@@ -135,6 +135,16 @@ edgeward-config-{{ include "edgeward.config" . | sha256sum | trunc 10 }}
 {{- $volume := dict "name" "peers" "secret" (dict "secretName" "edgeward-peers" "defaultMode" 288 "optional" true) -}}
 {{- $_ := set $template.spec "volumes" (prepend ($template.spec.volumes | default list) $volume) -}}
 {{- end -}}
+{{- if $values.karmada.enabled -}}
+{{- /* As deploy/karmada. */ -}}
+{{- $_ := set $container "ports" (append $container.ports (dict "name" "estimator" "containerPort" 10352)) -}}
+{{- range $name := list "karmada" "estimator" -}}
+{{- $mount := dict "name" $name "mountPath" (printf "/etc/edgeward/%s" $name) "readOnly" true -}}
+{{- $_ := set $container "volumeMounts" (prepend ($container.volumeMounts | default list) $mount) -}}
+{{- $volume := dict "name" $name "secret" (dict "secretName" (printf "edgeward-%s" $name) "defaultMode" 288 "optional" true) -}}
+{{- $_ := set $template.spec "volumes" (prepend ($template.spec.volumes | default list) $volume) -}}
+{{- end -}}
+{{- end -}}
 {{- $_ := set $container "args" (concat $container.args $values.extraArgs) -}}
 {{- $_ := set $container "env" (concat $container.env $values.extraEnv) -}}
 {{- with $values.extraVolumes }}{{ $_ := set $template.spec "volumes" (concat ($template.spec.volumes | default list) .) }}{{ end -}}

@@ -157,7 +157,7 @@ pub(super) fn beyond_report(case: &Case<'_, '_>, found: &Assessment<'_>) -> Opti
     if found.standing() >= Standing::Full {
         return None;
     }
-    let left = case.room.reported(found.site)?;
+    let (left, source) = (case.room.reported(found.site)?, found.site.report.as_ref()?.source);
     if left.fits(&case.workload.request) {
         return None;
     }
@@ -169,5 +169,5 @@ pub(super) fn beyond_report(case: &Case<'_, '_>, found: &Assessment<'_>) -> Opti
     let free = reported.map(|name| (name.to_owned(), left.largest(name).into()));
     let free: Map<String, Value> = free.into_iter().collect();
     let refusal = Refusal::new(RefusalCode::RemoteFull).with("request", asked);
-    Some(refusal.with("largestFree", free).with("source", "report"))
+    Some(refusal.with("largestFree", free).with("source", source.as_str()))
 }

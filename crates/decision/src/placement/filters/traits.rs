@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::model::report::Source;
 use crate::model::site::SiteKind;
 use crate::model::snapshot::Site;
 use crate::model::traits::Bound;
@@ -57,6 +58,9 @@ pub(super) fn unreported_trait(case: &Case<'_, '_>, found: &Assessment<'_>) -> O
 /// The first required trait that the site's definition trusts to the report of its cluster, and that not all nodes there have.
 fn unreported<'c>(case: &Case<'c, '_>, site: &Site) -> Option<&'c str> {
     let (source, report) = (site.definition.report.as_ref()?, site.report.as_ref()?);
+    if report.source == Source::Karmada {
+        return None;
+    }
     let has = |traits: &[String], name: &str| traits.iter().any(|known| known == name);
     let mut required = case.workload.traits()?.names();
     required.find(|name| has(&source.trust_traits, name) && !has(&report.traits, name))

@@ -102,6 +102,7 @@ proptest! {
                 as_of: NOW.moment,
                 room: room.clone(),
                 traits: chosen(&reported),
+                ..SiteReport::default()
             }));
         }
         let config = Config::default();
