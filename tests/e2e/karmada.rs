@@ -189,7 +189,7 @@ impl Members {
             format!("--estimator-certificate={}", dir.join("estimator").display()),
         ];
         fs::create_dir_all(dir.join("tls"))?;
-        fixture.edgeward_of_arguments(fixture.program, dir, args)
+        fixture.edgeward_of_arguments(fixture.edgeward_kubeconfig(), fixture.program, dir, args)
     }
 
     fn scheduler(&self, dir: &Path) -> Result<Process> {
