@@ -1,7 +1,7 @@
 //! Karmada: what it says about the clusters behind clouds, and its questions about the edge ([`estimator`]).
 //!
-//! A Cluster that does not change is not written, so a watch would not tell whether what it said still holds. Every replica reads
-//! the Clusters again and again instead.
+//! Karmada writes a Cluster only when it changes. Every replica reads the Clusters again and again, so that nothing counts once
+//! Karmada cannot be read.
 
 pub mod estimator;
 
@@ -115,20 +115,19 @@ fn clouds(config: &Config) -> impl Iterator<Item = &str> {
     clouds.map(|site| &*site.name)
 }
 
-/// What a Cluster says about the room of its nodes: allocatable, less what pods with and without a node request. Nothing is free
-/// if it is not Ready. `None` without a summary, and if Karmada does not know whether it is Ready.
+/// What a Cluster says about the room of its nodes: allocatable, less what pods with and without a node request. `None` without
+/// a summary, and unless it is Ready: a Cluster that Karmada cannot reach is not Ready either, and may be well.
 fn report_of(object: &str) -> anyhow::Result<Option<Report>> {
     let Cluster { status } = serde_json::from_str(object).context("it is not readable")?;
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
     let summary = status.resource_summary;
-    let total = match ready.map(|condition| &*condition.status) {
-        Some("True") if !summary.allocatable.is_empty() => Total {
-            cpu: Millicores(summary.free("cpu", Quantity::millis)),
-            memory: Bytes(summary.free("memory", Quantity::units)),
-            pods: summary.free("pods", Quantity::units),
-        },
-        Some("False") => Total::default(),
-        _ => return Ok(None),
+    if ready.is_none_or(|condition| condition.status != "True") || summary.allocatable.is_empty() {
+        return Ok(None);
+    }
+    let total = Total {
+        cpu: Millicores(summary.free("cpu", Quantity::millis)),
+        memory: Bytes(summary.free("memory", Quantity::units)),
+        pods: summary.free("pods", Quantity::units),
     };
     Ok(Some(Report {
         room: total.into(),
@@ -195,9 +194,9 @@ mod tests {
         let known = |status: &str| json!({"conditions": ready(status), "resourceSummary": summary});
         assert_eq!(free(known("True")), Some([1_500, 12 << 30, 78]));
         assert_eq!(report(known("True")).unwrap().source, Source::Karmada);
-        assert_eq!(free(known("False")), Some([0, 0, 0]));
         for unknown in [
             known("Unknown"),
+            known("False"),
             json!({"conditions": ready("True")}),
             json!({"resourceSummary": summary}),
             json!({}),

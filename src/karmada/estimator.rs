@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// How often authorities that have expired are dropped.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// The most kinds of pods in a call. Each takes a pass over the nodes.
+/// The most kinds of pods in a call.
 const MAX_KINDS: usize = 100;
 
 /// The most bytes of an error of a manifest that is told.
@@ -75,7 +75,7 @@ impl Estimator {
         viewing.await;
         let answering = Arc::new(Answering {
             limit: LogLimit::new(self.clock),
-            turn: Semaphore::new(1),
+            turn: Arc::new(Semaphore::new(1)),
             estimator: self,
         });
         let mut config = versions.next().await;
@@ -100,7 +100,8 @@ impl Estimator {
         let asked = &question.cluster;
         if asked != edge {
             return Err(Status::failed_precondition(format!(
-                "cluster {asked:?} is not the edge {edge:?}"
+                "cluster {} is not the edge {edge:?}",
+                excerpt(format_args!("{asked:?}"), SHOWN_ERROR)
             )));
         }
         let kinds = question.coming.len() + question.set.len();
@@ -115,8 +116,12 @@ impl Estimator {
                 .collect::<Result<Vec<_>, _>>()
         };
         let (coming, set) = (read(&question.coming)?, read(&question.set)?);
+        // As Karmada's own estimator answers.
+        if question.set.iter().all(|pods| pods.count == 0) {
+            return Ok(i32::MAX as u32);
+        }
         let sets = self.shared.sets_at_edge(&coming, &set, &config, now);
-        sets.ok_or_else(|| Status::resource_exhausted("the constraints take too many comparisons with nodes"))
+        sets.ok_or_else(|| Status::resource_exhausted("the pods take too many comparisons with nodes"))
     }
 }
 
@@ -136,7 +141,7 @@ fn read(pods: &Pods, config: &Config) -> Result<packing::Pods<'static>, Status> 
 struct Answering {
     estimator: Estimator,
     /// One permit, because a call with many pods occupies a processor.
-    turn: Semaphore,
+    turn: Arc<Semaphore>,
     limit: LogLimit,
 }
 
@@ -146,10 +151,13 @@ impl Answering {
         let mut last = String::new();
         loop {
             let error = match self.open().await {
-                Ok((files, contents, tls, listener)) => tokio::select! {
-                    error = self.follow(files, contents, tls.clone()) => error,
-                    never = self.listen(listener, tls.clone()) => never,
-                },
+                Ok((files, contents, tls, listener)) => {
+                    last.clear();
+                    tokio::select! {
+                        error = self.follow(files, contents, tls.clone()) => error,
+                        never = self.listen(listener, tls.clone()) => never,
+                    }
+                }
                 Err(error) => error,
             };
             let error = format!("{error:#}");
@@ -212,9 +220,14 @@ impl Answering {
     }
 
     async fn count(self: Arc<Self>, question: Question) -> Result<u32, Status> {
-        let _turn = self.turn.acquire().await;
+        let turn = Arc::clone(&self.turn).acquire_owned().await;
         let answering = Arc::clone(&self);
-        let counted = blocking(move || answering.estimator.count(&question)).await;
+        // A call that is given up keeps its turn until it is counted.
+        let counted = blocking(move || {
+            let _turn = turn;
+            answering.estimator.count(&question)
+        });
+        let counted = counted.await;
         let result = if counted.is_ok() { "counted" } else { "refused" };
         self.estimator.metrics.estimates.at([result]).inc();
         if let Err(status) = &counted

@@ -38,7 +38,7 @@ pub struct Question {
     pub cluster: String,
     /// Pods that are assigned to the cluster and do not have a node yet.
     pub coming: Vec<Pods>,
-    /// Pods that are wanted together. At least one.
+    /// Pods that are wanted together.
     pub set: Vec<Pods>,
 }
 
@@ -110,9 +110,6 @@ fn component_sets(asked: MaxAvailableComponentSetsRequest) -> Result<Question, S
         .into_iter()
         .map(pods)
         .collect::<Result<Vec<_>, Status>>()?;
-    if set.iter().all(|pods| pods.count == 0) {
-        return Err(Status::invalid_argument("components has no replicas"));
-    }
     Ok(Question {
         cluster: asked.cluster,
         coming,

@@ -8,6 +8,12 @@ use crate::placement::room::{Room, Taken, fits_beside};
 use edgeward_kube::node::Node;
 use edgeward_kube::resources::Amounts;
 
+/// The most comparisons of a kind of pod with a node.
+const MAX_PASSES: usize = 500_000;
+
+/// The most pods and sets that are counted.
+const MAX_PODS: u32 = 200_000;
+
 /// A number of pods that are alike.
 pub type Pods<'w> = (Workload<'w>, u32);
 
@@ -30,17 +36,18 @@ struct Kind<'w> {
 }
 
 impl<'s, 'w> Packing<'s, 'w> {
-    /// The site as a pod finds it now, for `coming` pods and then for sets of other pods. `None` if the constraints of the pods
-    /// take too many comparisons with nodes. Cost: a pass over the site's nodes for each kind of pod.
+    /// The site as a pod finds it now, for `coming` pods and then for sets of other pods. `None` if the pods or
+    /// their constraints take too many comparisons with nodes. Cost: a pass over the site's nodes for each kind of pod.
     pub fn new(site: &'s Site, room: &Room<'s, '_>, coming: &'w [Pods<'w>], set: &'w [Pods<'w>]) -> Option<Self> {
         let all = coming.iter().chain(set);
+        let passes = site.nodes().count().saturating_mul(coming.len() + set.len());
         let comparisons = all.map(|(workload, _)| comparisons(workload, room.snapshot));
-        if comparisons.fold(0, usize::saturating_add) > MAX_COMPARISONS {
+        if passes > MAX_PASSES || comparisons.fold(0, usize::saturating_add) > MAX_COMPARISONS {
             return None;
         }
         let kind = |(workload, pods): &'w Pods<'w>| Kind {
             request: &workload.request,
-            pods: *pods,
+            pods: *pods.min(&MAX_PODS),
             nodes: usable(workload, site, room),
         };
         Some(Self {
@@ -51,7 +58,7 @@ impl<'s, 'w> Packing<'s, 'w> {
         })
     }
 
-    /// Adds the coming pods until there is no room, and returns how many whole sets fit then. An empty set counts as 0.
+    /// Adds the coming pods until there is no room, and returns how many whole sets fit then, at most [`MAX_PODS`].
     /// Nodes are filled one after the other, so sets of different pods may fit more often. Cost: a comparison for each pod that
     /// fits, and for each node and kind of pod.
     pub fn sets(mut self) -> u32 {
@@ -60,7 +67,7 @@ impl<'s, 'w> Packing<'s, 'w> {
         }
         let mut set = std::mem::take(&mut self.set);
         let mut sets = 0;
-        while set.iter().any(|kind| kind.pods > 0) && set.iter_mut().all(|kind| self.place(kind)) {
+        while sets < MAX_PODS && set.iter_mut().all(|kind| self.place(kind)) {
             sets += 1;
         }
         sets
@@ -172,7 +179,7 @@ mod tests {
             2,
             "too large to come"
         );
-        assert_eq!(sets(&snapshot, &[], &[pods("1", 0, &json!({}))]), 0);
+        assert_eq!(sets(&snapshot, &[], &[pods("1", 0, &json!({}))]), MAX_PODS);
     }
 
     #[test]
