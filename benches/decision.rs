@@ -11,15 +11,17 @@ use edgeward_cluster::engine::{Change, Engine};
 use edgeward_cluster::pod_record::record;
 use edgeward_cluster::queue::Waitlist;
 use edgeward_cluster::telemetry::Telemetry;
-use edgeward_decision::config::{Config, Input};
+use edgeward_decision::config::{Config, Input, ScorerMode};
 use edgeward_decision::fleet_file;
 use edgeward_decision::model::site::SiteDefinition;
 use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_decision::placement::decide::decide;
+use edgeward_decision::placement::features::CloudScores;
 use edgeward_decision::placement::ledger::Ledger;
 use edgeward_decision::placement::patch::{Stamp, patch};
 use edgeward_decision::placement::room::Room;
 use edgeward_decision::pod::Pod;
+use edgeward_decision::testkit::{scorer, workload};
 use edgeward_kube::units::{Micros, Moment, Now};
 use serde_json::{Value, json};
 
@@ -80,6 +82,8 @@ fn main() {
     println!("\n| clouds | 8 | 128 |\n|---|---:|---:|");
     let reviews = [8, 128].map(|clouds| format!(" {:.1?} |", median(review(fleet_of_clouds(clouds)))));
     println!("| whole review |{}", reviews.concat());
+    let scores = [8, 128].map(|clouds| format!(" {:.1?} |", median(scored(clouds))));
+    println!("| scores by the learned scorer |{}", scores.concat());
     let plans = [8, 128].map(|clouds| format!(" {:.1?} |", median(group_plan(clouds))));
     println!("| plan, a group of 16 components |{}", plans.concat());
     let links = [8, 128].map(|clouds| format!(" {:.1?} |", median(links_published(clouds))));
@@ -99,6 +103,17 @@ fn review(snapshot: Snapshot) -> impl FnMut() {
         let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
         black_box(serde_json::to_vec(&patch(&pod, &verdict, &config, &stamp)).unwrap());
     }
+}
+
+/// The features and scores of all clouds for one pod.
+fn scored(clouds: usize) -> impl FnMut() {
+    let mut snapshot = fleet_of_clouds(clouds);
+    snapshot.scorer = Some(Arc::new(scorer("etaOverBound", -1)));
+    let mut config = Config::default();
+    config.scorer.mode = ScorerMode::Shadow;
+    let pod: Value = serde_json::from_str(POD).unwrap();
+    let workload = workload(&pod, &config.keys);
+    move || drop(black_box(CloudScores::of(&workload, &snapshot, &config, NOW.moment)))
 }
 
 /// A new answer with the RTT of every pair of clouds, and the publication of it.

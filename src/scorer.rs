@@ -95,7 +95,7 @@ impl Scorers {
         let mut last = None;
         while let Some(map) = maps.next().await {
             let text = map.and_then(text_of);
-            // A list that starts anew repeats the object.
+            // Each new list repeats the object.
             if last.as_ref() == Some(&text) {
                 continue;
             }

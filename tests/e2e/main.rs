@@ -28,8 +28,8 @@ mod neighbourhoods;
 mod ocm;
 mod placement;
 mod profiles;
-mod scorer;
 mod reports;
+mod scorer;
 
 use std::process::ExitCode;
 

@@ -70,7 +70,7 @@ fn why_shows_the_scores(fixture: &Fixture<'_>) -> Result<()> {
     config["scorer"] = json!({"mode": "active", "configMap": "learned"});
     let (_edgeward, _registered) = fixture.registered_live(&config)?;
     let map = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "learned", "namespace": NAMESPACE},
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "learned", "namespace": fixture.home()?},
         "data": {"scorer.json": json!(scorer("costOverDearest", 4_096)).to_string()},
     });
     fixture.kubectl.create(&map)?;
@@ -81,8 +81,11 @@ fn why_shows_the_scores(fixture: &Fixture<'_>) -> Result<()> {
         Ok(())
     })?;
     fixture.kubectl.create(&large)?;
-    let namespace = format!("--namespace={}", fixture.namespace);
-    let said = fleet_command::edgeward(fixture, &config, &["why", "large", &namespace])?;
+    let arguments = [
+        format!("--namespace={}", fixture.namespace),
+        format!("--deployment={}/edgeward", fixture.home()?),
+    ];
+    let said = fleet_command::edgeward(fixture, &config, &["why", "large", &arguments[0], &arguments[1]])?;
     for text in [
         "the learned scorer prefers this one (cloud_learned)",
         "scorer=active cheap=0.25 dear=1, chooses dear",

@@ -24,6 +24,7 @@ mod program;
 mod reference;
 mod release;
 mod rights;
+mod scorer;
 mod server;
 mod settings;
 mod shutdown;

@@ -54,7 +54,7 @@ pub(in crate::cli) struct Item {
     pub(super) sites: Vec<SiteItem>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) profile: Option<ProfileItem>,
-    /// What the learned scorer says, as text for people.
+    /// The choice of the learned scorer, as text for people.
     #[serde(skip)]
     pub(super) learned: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -90,7 +90,7 @@ pub(super) struct Now {
     sites: Vec<SiteItem>,
     #[serde(skip_serializing_if = "Option::is_none")]
     profile: Option<ProfileItem>,
-    /// What the learned scorer says, as text for people.
+    /// The choice of the learned scorer, as text for people.
     #[serde(skip)]
     learned: Option<String>,
     warnings: Vec<String>,

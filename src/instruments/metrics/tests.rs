@@ -89,6 +89,7 @@ fn every_metric_touched() -> String {
     metrics.groups.at(["waiting"]);
     metrics.prometheus_queries.at(["wanRttSeconds", "ok"]);
     metrics.ocm_writes.at(["written"]).inc();
+    metrics.scorer_out_of_range.at(["class"]);
     metrics.encode()
 }
 

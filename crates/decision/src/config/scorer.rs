@@ -26,7 +26,7 @@ pub struct ScorerSettings {
 }
 
 words! {
-    /// What the learned scorer does.
+    /// The mode of the learned scorer.
     pub enum ScorerMode {
         /// Nothing.
         Off = "off",

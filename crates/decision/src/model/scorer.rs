@@ -69,7 +69,7 @@ pub trait Ranker: Debug + Send + Sync {
     fn scores(&self, clouds: &[Features]) -> Scores;
 }
 
-/// What a ranker says of the clouds of a decision.
+/// Scores of the clouds of a decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scores {
     /// The score of each cloud, in units of 1/[`ONE`]; higher is better.

@@ -1,4 +1,4 @@
-//! What the learned scorer reads about a pod and the clouds. It reads the snapshot alone, so scores can be computed before the
+//! The features of clouds that the learned scorer reads. They come from the snapshot alone, so scores can be computed before the
 //! ledger's lock is taken.
 
 use std::collections::BTreeMap;
@@ -94,7 +94,7 @@ pub fn features(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config, n
     Some(seen.iter().map(of_site).collect())
 }
 
-/// What features are relative to.
+/// Figures of all clouds, to which features are relative.
 struct Fleet {
     bound: Micros,
     dearest: u64,

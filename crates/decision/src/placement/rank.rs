@@ -9,8 +9,8 @@ use crate::placement::filters::Case;
 use crate::placement::verdict::{Assessment, Learned, Standing};
 use edgeward_kube::units::Micros;
 
-/// The best good site. Sites that suit the pod's group come first, then sites that the pod's profile ranks first, then the edge, then the cloud that the
-/// learned scorer prefers, then the cloud that `sitePolicy` prefers, then the lowest ETA, then the first by name.
+/// The best good site. Sites that suit the pod's group come first, then sites that the pod's profile ranks first, then the edge. Among
+/// clouds, the choice of the learned scorer comes first. Then the order of `sitePolicy` counts, then the lowest ETA, then the first name.
 pub(super) fn best_good<'a, 's>(case: &Case<'_, 's>, sites: &'a [Assessment<'s>]) -> Option<&'a Assessment<'s>> {
     let leaders = profile_leaders(case, good_for_group(sites));
     let edge = leaders.iter().find(|site| is_edge(site)).copied();
@@ -26,7 +26,7 @@ fn best_by_rules<'a, 's>(case: &Case<'_, 's>, leaders: &[&'a Assessment<'s>]) ->
     leaders.min_by_key(|site| (policy_rank(case, site), eta(site)))
 }
 
-/// What the learned scorer says of the good sites that the profile ranks first. `None` without a scorer, or unless these are
+/// The choice of the learned scorer among the good sites that the profile ranks first. `None` without a scorer, or unless these are
 /// two or more clouds and no edge.
 pub(super) fn learned<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> Option<Learned<'s>> {
     let scores = case.learned.as_ref()?;

@@ -45,7 +45,7 @@ pub fn profile(name: &str, profile: &ProfileScores, sites: &[Assessment<'_>]) ->
     format!("profile={name} {scores}margin={margin}, {better} is better, {preferred} is preferred")
 }
 
-/// What the learned scorer says, such as `scorer=active near=0.412 far=0.388, chooses near; sitePolicy: far`. `None` if it has no
+/// The scores and the choice of the learned scorer, such as `scorer=active near=0.412 far=0.388, chooses near; sitePolicy: far`. `None` if it has no
 /// say.
 pub fn learned(verdict: &Verdict<'_>) -> Option<String> {
     let learned = verdict.learned.as_ref()?;

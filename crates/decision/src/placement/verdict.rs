@@ -408,7 +408,7 @@ impl Action<'_> {
     }
 }
 
-/// What the learned scorer says where several clouds are good.
+/// The choice of the learned scorer among several good clouds.
 #[derive(Debug, Clone, Copy)]
 pub struct Learned<'s> {
     /// Whether it decides.
@@ -463,7 +463,7 @@ pub struct Verdict<'s> {
     pub trait_labels: Vec<Box<str>>,
     /// The pod's performance profile and its scores; `None` if the pod names none, or none with this name is in use.
     pub profile: Option<(&'s str, &'s ProfileScores)>,
-    /// What the learned scorer says. `None` while none is in use, or unless several clouds are good.
+    /// The choice of the learned scorer. `None` while none is in use, or unless several clouds are good.
     pub learned: Option<Learned<'s>>,
     /// The last RTT measured to the chosen cloud. Otherwise, the lowest recent RTT of a reachable cloud.
     pub rtt: Option<Micros>,

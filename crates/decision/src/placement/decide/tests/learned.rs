@@ -70,12 +70,18 @@ fn difference_below_the_margin_leaves_the_choice_to_the_rules() {
 
 #[test]
 fn scores_are_explained_where_they_decide() {
-    let short = |mode| with_scorer(cheapest(), &clouds(), mode, |verdict| explain(verdict, Explain::Short).unwrap());
+    let short = |mode| {
+        with_scorer(cheapest(), &clouds(), mode, |verdict| {
+            explain(verdict, Explain::Short).unwrap()
+        })
+    };
     let explained: Value = serde_json::from_str(&short(ScorerMode::Active)).unwrap();
     assert_eq!(explained["far"]["learned"], json!(-0.25));
     assert_eq!(explained["edge"].get("learned"), None);
     assert_eq!(short(ScorerMode::Shadow), short(ScorerMode::Off));
-    let line = with_scorer(cheapest(), &clouds(), ScorerMode::Shadow, |verdict| sentences::learned(verdict).unwrap());
+    let line = with_scorer(cheapest(), &clouds(), ScorerMode::Shadow, |verdict| {
+        sentences::learned(verdict).unwrap()
+    });
     assert_eq!(line, "scorer=shadow far=-0.25 near=-1, chooses far; sitePolicy: near");
 }
 
@@ -93,8 +99,22 @@ fn features_are_ratios_of_what_the_snapshot_shows() {
     let share = |part: i64, whole: i64| part * 4_096 / whole;
     // Of 9 cores, 9Gi, 16 nodes, 1 s, 100 ms and 2 %.
     let far = [
-        share(500, 9_000), share(256, 9 * 1_024), share(1, 16), share(1_100, 1_000), 0, share(80, 1_000), share(1_180, 1_000),
-        share(80, 100), 0, share(1, 4), share(1, 4), 0, 4_096, 4_096, 0, 4_096,
+        share(500, 9_000),
+        share(256, 9 * 1_024),
+        share(1, 16),
+        share(1_100, 1_000),
+        0,
+        share(80, 1_000),
+        share(1_180, 1_000),
+        share(80, 100),
+        0,
+        share(1, 4),
+        share(1, 4),
+        0,
+        4_096,
+        4_096,
+        0,
+        4_096,
     ];
     assert_eq!(found[0], far);
     assert_eq!([found[1][9], found[1][10]], [4_096, share(3, 4)]);
@@ -119,7 +139,10 @@ fn scores_of_another_snapshot_are_computed_again() {
 /// Networks with random, saturated and zero weights.
 fn networks() -> impl Strategy<Value = Network> {
     let random = || prop::array::uniform16(any::<i16>());
-    let random = (prop::array::uniform4(random()), prop::collection::vec(random(), 3 * WIDTH));
+    let random = (
+        prop::array::uniform4(random()),
+        prop::collection::vec(random(), 3 * WIDTH),
+    );
     let random = random.prop_map(|([first_bias, second_bias, last_weights, last], rows)| {
         let rows = |from: usize| std::array::from_fn(|i| rows[from + i]);
         Network {
@@ -155,14 +178,21 @@ fn networks() -> impl Strategy<Value = Network> {
 /// Every byte that a verdict writes, and the choice.
 fn written(verdict: &Verdict<'_>, text: &str, config: &Config) -> String {
     let pod = Pod::from_json(text).unwrap();
-    let stamp = Stamp { at: NOW.wall, id: "id".into() };
+    let stamp = Stamp {
+        at: NOW.wall,
+        id: "id".into(),
+    };
     let patch = json!(patch(&pod, verdict, config, &stamp));
     let full = explain(verdict, Explain::Full);
-    format!("{patch} {full:?} {:?} {:?} {:?}", verdict.reason, verdict.node, verdict.warnings)
+    format!(
+        "{patch} {full:?} {:?} {:?} {:?}",
+        verdict.reason, verdict.node, verdict.warnings
+    )
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(10_000))]
+    // `PROPTEST_CASES` may ask for more.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(10_000)))]
 
     /// The choice is a good cloud, whatever the weights are. Shadow changes no byte, and neither does a scorer without two clouds to
     /// choose from.
