@@ -41,6 +41,7 @@ pub struct Outcome {
 /// The met units and the cost of one pod.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Share {
+    pub workload: usize,
     pub met: u64,
     pub cost: f64,
 }

@@ -1,9 +1,9 @@
 //! Training of the learned scorer: PPO on whole simulated runs.
 //!
-//! In a rollout, the scorer's numbers are the logits of a choice among the good clouds. The reward of a choice is what its
-//! pod adds to the met units, less what it adds to the cost. One met unit is worth as much as an average unit costs in the same
-//! run. So training follows the gradient of the attainment less the logarithm of the cost.
+//! In a rollout, the scorer's numbers are the logits of a choice among the good clouds. The reward of a choice is the number of
+//! units that its pod meets less what it costs, each relative to the mean of the choices for the same workload in the run.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ use super::optimiser::Method;
 use super::plan::Rollouts;
 use super::rollout::{Lesson, OnPolicy, Samples, masked};
 use crate::load::Load;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Share};
 use crate::policy::Policy;
 use crate::random::{Purpose, Stream};
 use crate::run::{paths, run};
@@ -29,15 +29,13 @@ use crate::scenario::Scenario;
 /// Runs between two updates.
 const RUNS: usize = 4;
 
-/// Weight of the cost of a run against the share of its timed units that are met.
-const COST_WEIGHT: f64 = 1.0;
-
 const ROLLOUTS: Rollouts = Rollouts {
     steps: 0,
     batch: 256,
     epochs: 4,
-    discount: 0.9,
-    lambda: 0.95,
+    // A choice gets the reward of its own pod alone.
+    discount: 0.0,
+    lambda: 0.0,
     clip: Some(0.2),
     value_clip: None,
     value_weight: 0.25,
@@ -253,11 +251,23 @@ fn simulated(scenario: &Scenario, seed: u64) -> Result<Outcome> {
     run(scenario, &load, &paths, seed, Policy::EdgewardLearned, &never).context("a run was stopped")
 }
 
-/// The reward of each choice: the met units of its pod, less its weighted cost.
+/// The reward of each choice: the met units of its pod less its cost, each relative to the mean of the choices for the same
+/// workload.
 fn rewards(outcome: &Outcome) -> Vec<f32> {
-    let weight = COST_WEIGHT * outcome.attained().asked as f64 / outcome.cost.max(f64::MIN_POSITIVE);
-    let shares = outcome.choices.iter().map(|choice| outcome.shares[choice.pod]);
-    shares
-        .map(|share| (share.met as f64 - weight * share.cost) as f32)
-        .collect()
+    let shares: Vec<_> = outcome
+        .choices
+        .iter()
+        .map(|choice| outcome.shares[choice.pod])
+        .collect();
+    let mut sums = BTreeMap::<usize, [f64; 3]>::new();
+    for share in &shares {
+        let [count, met, cost] = sums.entry(share.workload).or_default();
+        (*count, *met, *cost) = (*count + 1.0, *met + share.met as f64, *cost + share.cost);
+    }
+    let reward = |share: &Share| {
+        let [count, met, cost] = sums[&share.workload];
+        let relative = |part: f64, sum: f64| if sum > 0.0 { part * count / sum } else { 0.0 };
+        (relative(share.met as f64, met) - relative(share.cost, cost)) as f32
+    };
+    shares.iter().map(reward).collect()
 }

@@ -328,6 +328,9 @@ impl Run<'_> {
         let edge_utilisation = hours(0) / (window * self.cpu_at(0).max(1) as f64 / 1_000.0);
         let mut measure = self.measure;
         measure.shares.resize(self.pods.len(), Share::default());
+        for (share, pod) in measure.shares.iter_mut().zip(&self.pods) {
+            share.workload = pod.workload;
+        }
         for (pod, _) in measure.servers.iter().zip(&measure.met).filter(|(_, met)| **met) {
             measure.shares[*pod].met += 1;
         }
