@@ -18,7 +18,7 @@ use super::{note, set_by_sigint, whole};
 #[derive(Debug, clap::Args)]
 pub(super) struct Train {
     /// Algorithm: deepsets-ppo, deepsets-dqn, mlp-maskable-ppo or mlp-a2c
-    #[arg(long = "algo", value_name = "ALGORITHM", value_parser = Algorithm::parse, required_unless_present_any = ["resume", "scenarios"])]
+    #[arg(long = "algo", value_name = "ALGORITHM", value_parser = Algorithm::parse)]
     algorithm: Option<Algorithm>,
     /// Fields of the environment, as of `evaluate`; or `placement`, which trains the learned scorer on --scenarios
     #[arg(long, value_name = "FIELDS", value_parser = Environment::parse, default_value_t)]

@@ -115,7 +115,7 @@ impl Edgeward {
     }
 }
 
-/// What the learned scorer decided. `None` if there was nothing for it to decide.
+/// The choice of the learned scorer. `None` if there was nothing to choose.
 fn learned(
     pod: PodNumber,
     workload: &Workload<'_>,

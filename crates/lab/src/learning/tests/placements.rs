@@ -8,6 +8,11 @@ use crate::random::{Purpose, Stream};
 use crate::scenario::{random, read};
 
 #[test]
+fn example_scorer_is_valid() {
+    Scorer::read(include_str!("../../../../../examples/scorer.json")).unwrap();
+}
+
+#[test]
 fn exported_scores_order_clouds_as_the_float_network() {
     let mut document = random(1, 1, Some(3));
     document["durationSeconds"] = 120.into();
