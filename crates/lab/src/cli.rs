@@ -2,6 +2,7 @@
 
 mod evaluate;
 mod peers;
+mod scenarios;
 mod train;
 
 use std::io::{IsTerminal as _, Write as _};
@@ -14,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
 use edgeward_decision::document::Faults;
+use edgeward_decision::model::scorer::Scorer;
 use edgeward_lab::experiment::{Plan, at_loads};
 use edgeward_lab::policy::Policy;
 use edgeward_lab::scenario::SimulatedProfile;
@@ -36,6 +38,7 @@ enum Command {
     Evaluate(evaluate::Evaluate),
     Train(train::Train),
     Peers(peers::Peers),
+    Scenarios(scenarios::Scenarios),
 }
 
 #[derive(Debug, clap::Args)]
@@ -60,6 +63,12 @@ struct Simulate {
     /// Take the performance profile from this PerformanceProfile instead of the scenario
     #[arg(long, value_name = "PROFILE")]
     profile: Option<PathBuf>,
+    /// Also run `edgeward-learned`, which ranks clouds by this scorer
+    #[arg(long, value_name = "SCORER")]
+    scorer: Option<PathBuf>,
+    /// Show the differences of each policy from this one, seed by seed
+    #[arg(long, value_name = "POLICY", value_parser = Policy::parse, conflicts_with = "html")]
+    against: Option<Policy>,
     /// Multiply the scenario's load by each of these factors in turn, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "FACTORS", value_parser = load_factor)]
     load_factor: Vec<f64>,
@@ -87,6 +96,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Evaluate(evaluate) => evaluate.run(),
         Command::Train(train) => train.run(),
         Command::Peers(peers) => peers.run(),
+        Command::Scenarios(scenarios) => scenarios.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -137,6 +147,9 @@ impl Simulate {
             let profile = Profile::read(spec).map_err(|faults| anyhow::anyhow!("{}: {faults}", path.display()))?;
             scenario.profile = Some(SimulatedProfile::new(profile));
         }
+        if let Some(path) = &self.scorer {
+            scenario.scorer = Some(Arc::new(scorer(path)?));
+        }
         let mut factors = self.load_factor;
         if factors.is_empty() {
             factors.push(1.0);
@@ -147,7 +160,7 @@ impl Simulate {
             Some(seed) => vec![seed],
             None => (1..=self.seeds.unwrap_or(scenario.seeds)).collect(),
         };
-        let plan = Plan {
+        let mut plan = Plan {
             policies: match self.policies.is_empty() {
                 true => Policy::of(&scenario).collect(),
                 false => self.policies,
@@ -157,6 +170,9 @@ impl Simulate {
                 .threads
                 .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
         };
+        if let Some(against) = self.against.filter(|against| !plan.policies.contains(against)) {
+            plan.policies.push(against);
+        }
         for policy in &plan.policies {
             if let Some(missing) = policy.missing(&scenario) {
                 bail!("--policies {policy}: the scenario has no {missing}");
@@ -172,10 +188,13 @@ impl Simulate {
             }
         };
         progress(0, factors.len() * plan.seeds.len() * plan.policies.len());
-        let experiment = match at_loads(&scenario, &factors, &plan, &stop, progress) {
+        let mut experiment = match at_loads(&scenario, &factors, &plan, &stop, progress) {
             Ok(experiment) => experiment,
             Err(error) => bail!("the simulation is wrong: {error}"),
         };
+        for load in &mut experiment.loads {
+            load.results.against = self.against;
+        }
         if experiment.loads.is_empty() {
             bail!("no run finished");
         }
@@ -227,6 +246,12 @@ fn read(path: &Path, fleet: Option<&Path>) -> Result<scenario::Scenario> {
         let list = faults.iter().map(|fault| format!("\n  {fault}")).collect::<String>();
         anyhow::anyhow!("{}:{list}", path.display())
     })
+}
+
+fn scorer(path: &Path) -> Result<Scorer> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| shown.to_string())?;
+    Scorer::read(&text).map_err(|faults| anyhow::anyhow!("{shown}: {faults}"))
 }
 
 fn document(path: &Path) -> Result<Value> {

@@ -26,6 +26,8 @@ pub struct Results {
     /// The bound `relaxed` of each seed with at least one finished run.
     pub relaxed: BTreeMap<u64, PerClass<Attained>>,
     pub is_incomplete: bool,
+    /// Reports show the differences from this policy.
+    pub against: Option<Policy>,
 }
 
 /// The results of a scenario at one or more loads. Incomplete if the experiment was stopped.

@@ -1,4 +1,5 @@
-//! Training of networks that place requests, in the [`crate::gym`] (docs/guide/learn.md).
+//! Training of networks that place requests, in the [`crate::gym`] (docs/guide/learn.md), and of the learned scorer, in
+//! the simulation.
 //!
 //! The [`Plan`] determines everything. Networks, samples and environments have seeds, and the products of the tensor
 //! library do not depend on the number of threads. A saved [`Training`] resumes as if it had not been interrupted.
@@ -13,6 +14,7 @@ mod evaluation;
 mod memory;
 mod network;
 mod optimiser;
+mod placement;
 mod plan;
 mod policy;
 mod rollout;
@@ -22,6 +24,7 @@ mod world;
 pub use curve::learning_curve;
 pub use evaluation::{Group, Section, Trial, json, tables};
 pub use network::{Network, Shape};
+pub use placement::{Placement, Round};
 pub use plan::{Algorithm, Plan};
 pub use policy::Policy;
 pub use training::Training;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use edgeward_decision::model::scorer::Features;
 use edgeward_decision::model::slo::{Class, PerClass};
 
 use crate::statistics::quantile;
@@ -31,6 +32,28 @@ pub struct Outcome {
     pub timeline: Vec<Tick>,
     /// Whether each timed unit was met. The order is the same for all policies.
     pub units: Vec<bool>,
+    /// The part of each pod, by number, in the met units and in the cost.
+    pub shares: Vec<Share>,
+    /// Choices of a learned scorer, in the order of time.
+    pub choices: Vec<Choice>,
+}
+
+/// The met units and the cost of one pod.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Share {
+    pub workload: usize,
+    pub met: u64,
+    pub cost: f64,
+}
+
+/// The choice of a cloud by a learned scorer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Choice {
+    pub pod: usize,
+    pub clouds: Vec<Features>,
+    /// The clouds to choose from.
+    pub good: Vec<bool>,
+    pub chosen: usize,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

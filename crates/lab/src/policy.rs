@@ -15,6 +15,10 @@ words! {
         EdgewardProfile = "edgeward-profile",
         /// edgeward with the scenario's `moves`.
         EdgewardMoves = "edgeward-moves",
+        /// edgeward with `sitePolicy: lowest-cost`.
+        EdgewardLowestCost = "edgeward-lowest-cost",
+        /// edgeward with an active scorer.
+        EdgewardLearned = "edgeward-learned",
         Clairvoyant = "clairvoyant",
     }
 }
@@ -31,6 +35,8 @@ impl Policy {
         match self {
             Self::EdgewardProfile if scenario.profile.is_none() => Some("profile"),
             Self::EdgewardMoves if !scenario.config.moves.enabled => Some("edgeward.moves.enabled"),
+            Self::EdgewardLowestCost if scenario.sites.len() < 3 => Some("second cloud"),
+            Self::EdgewardLearned if scenario.scorer.is_none() => Some("--scorer"),
             _ => None,
         }
     }

@@ -23,6 +23,7 @@ pub enum Purpose {
     Learning,
     Topology,
     Discovery,
+    Scenarios,
 }
 
 #[derive(Debug, Clone)]

@@ -97,8 +97,13 @@ const ATTAINMENTS: usize = 4;
 
 impl Measure {
     fn estimate(&self, results: &Results, policy: Policy) -> Option<Estimate> {
-        let runs = results.runs.get(&policy)?.values();
-        estimate(&runs.filter_map(self.of).collect::<Vec<_>>())
+        let base = |seed: &u64| match results.against {
+            None => Some(0.0),
+            Some(against) => (self.of)(results.runs.get(&against)?.get(seed)?),
+        };
+        let runs = results.runs.get(&policy)?.iter();
+        let values = runs.filter_map(|(seed, run)| Some((self.of)(run)? - base(seed)?));
+        estimate(&values.collect::<Vec<_>>())
     }
 }
 

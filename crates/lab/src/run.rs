@@ -162,12 +162,12 @@ impl<'s> Run<'s> {
             Policy::EdgeOnly => Placer::Edge,
             Policy::CloudOnly => Placer::Cloud,
             Policy::LeastLoaded => Placer::LeastLoaded,
-            Policy::Edgeward => Placer::Edgeward(Box::new(Edgeward::new(scenario, None, false))),
-            Policy::EdgewardProfile => {
-                Placer::Edgeward(Box::new(Edgeward::new(scenario, scenario.profile.as_ref(), false)))
-            }
-            Policy::EdgewardMoves => Placer::Edgeward(Box::new(Edgeward::new(scenario, None, true))),
             Policy::Clairvoyant => Placer::Clairvoyant(clairvoyant::Clairvoyant::default()),
+            Policy::Edgeward
+            | Policy::EdgewardProfile
+            | Policy::EdgewardMoves
+            | Policy::EdgewardLowestCost
+            | Policy::EdgewardLearned => Placer::Edgeward(Box::new(Edgeward::new(scenario, policy))),
         };
         Self {
             allowed: placing::allowed(scenario, &nodes),

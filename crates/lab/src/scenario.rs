@@ -2,6 +2,7 @@
 
 mod at_load;
 pub mod profile;
+mod random;
 mod read;
 mod tables;
 mod trace;
@@ -9,6 +10,7 @@ mod trace;
 use std::sync::Arc;
 
 use edgeward_decision::config::Config;
+use edgeward_decision::model::scorer::Ranker;
 use edgeward_decision::model::site::{SiteDefinition, SiteKind};
 use edgeward_decision::model::slo::Class;
 use edgeward_kube::node::Node;
@@ -20,6 +22,7 @@ use serde_json::Value;
 use crate::random::Distribution;
 
 pub use profile::SimulatedProfile;
+pub use random::random;
 use read::numbers::{MOST, a_day, count, five_minutes, number, one, percent, rate, rate_steps, seconds};
 pub use read::{Fleet, read, read_on};
 
@@ -43,6 +46,8 @@ pub struct Scenario {
     pub failures: Vec<Failure>,
     /// The performance profile by which the policy `edgeward-profile` ranks sites.
     pub profile: Option<SimulatedProfile>,
+    /// The scorer by which the policy `edgeward-learned` ranks clouds.
+    pub scorer: Option<Arc<dyn Ranker>>,
 }
 
 /// Durations of the cluster's steps, in milliseconds.

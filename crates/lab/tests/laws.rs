@@ -4,8 +4,10 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use edgeward_decision::model::scorer::{FEATURES, Features, Ranker, Scores};
 use edgeward_lab::experiment::{AtLoad, Experiment, Plan, Results, carry_out};
 use edgeward_lab::load::Load;
 use edgeward_lab::outcome::Outcome;
@@ -146,6 +148,48 @@ fn pod_states_sum_to_created_pods() {
         assert_eq!(pods.created, sum, "{policy}: {pods:?}");
         assert!(pods.blocked > 150 && pods.done > 150, "{policy}: {pods:?}");
     }
+}
+
+/// Ranks the cheapest cloud first.
+#[derive(Debug)]
+struct Cheapest;
+
+impl Ranker for Cheapest {
+    fn scores(&self, clouds: &[Features]) -> Scores {
+        let cost = FEATURES.iter().position(|name| *name == "costOverDearest").unwrap();
+        Scores {
+            of: clouds.iter().map(|features| -features[cost]).collect(),
+            ..Scores::default()
+        }
+    }
+}
+
+/// The rewards of a training are made of these shares.
+#[test]
+fn shares_of_pods_sum_to_reported_results() {
+    let mut scenario = scenario(&everything());
+    scenario.scorer = Some(Arc::new(Cheapest));
+    for policy in Policy::ALL {
+        let run = outcome(&scenario, 1, policy);
+        let met: u64 = run.shares.iter().map(|share| share.met).sum();
+        assert_eq!(met, run.attained().met, "{policy}");
+        let cost: f64 = run.shares.iter().map(|share| share.cost).sum();
+        assert!(
+            (cost - run.cost).abs() <= 1e-6 * run.cost + 1e-12,
+            "{policy}: {cost} {}",
+            run.cost
+        );
+        assert_eq!(run.choices.is_empty(), policy != Policy::EdgewardLearned, "{policy}");
+    }
+    let choices = outcome(&scenario, 1, Policy::EdgewardLearned).choices;
+    let pods: BTreeSet<_> = choices.iter().map(|choice| choice.pod).collect();
+    assert!(pods.len() == choices.len() && pods.len() > 20, "{}", choices.len());
+    // The clouds in order: far, near. The far one is cheaper.
+    assert!(
+        choices
+            .iter()
+            .all(|choice| choice.good == [true, true] && choice.chosen == 0)
+    );
 }
 
 /// Every run checks that the policy does not exceed the bound `relaxed`.

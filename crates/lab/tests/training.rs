@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use edgeward_decision::model::scorer::Scorer;
 use tempfile::tempdir;
 
 fn lab(args: &[&str], folder: &Path, threads: Option<usize>) -> Output {
@@ -90,6 +91,48 @@ fn trained_checkpoint_is_evaluated_or_refused() {
     let output = evaluate("--checkpoint one -o json");
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document[0]["policies"][0]["policy"], "mlp-a2c");
+}
+
+#[test]
+fn placement_training_repeats_by_seed() {
+    let folder = tempdir().unwrap();
+    let run = |args: &str| lab(&args.split(' ').collect::<Vec<_>>(), folder.path(), None);
+    let output = run("scenarios --count 2 --seed 3 --clouds 2 --out drawn");
+    assert!(output.status.success(), "{}", said(&output));
+    let train = |out: &str, seed: u64| {
+        let args = format!("train --env placement --scenarios drawn --steps 100 --seed {seed} --out {out}");
+        let output = run(&args);
+        assert!(output.status.success(), "{}", said(&output));
+        let text = fs::read_to_string(folder.path().join(out).join("scorer.json")).unwrap();
+        Scorer::read(&text).unwrap()
+    };
+    let one = train("one", 1);
+    assert_eq!(one.sha256, train("again", 1).sha256);
+    assert_ne!(one.network, train("other", 2).network);
+    assert_eq!((one.provenance.scenarios.len(), &*one.provenance.seeds), (2, &[1][..]));
+    for (args, expected) in [
+        ("--scenarios drawn --out one", "--out one: scorer.json is there already"),
+        ("--scenarios nowhere --out new", "nowhere"),
+        ("--out new", "needs --scenarios"),
+    ] {
+        let output = run(&format!("train --env placement {args}"));
+        assert!(
+            !output.status.success() && said(&output).contains(expected),
+            "{}",
+            said(&output)
+        );
+    }
+    let simulated =
+        run("simulate drawn/0001.json --seeds 2 --scorer one/scorer.json --against edgeward-lowest-cost -o json");
+    assert!(simulated.status.success(), "{}", said(&simulated));
+    let document: serde_json::Value = serde_json::from_slice(&simulated.stdout).unwrap();
+    let policies = document["loads"][0]["policies"].as_array().unwrap();
+    let of = |name: &str| policies.iter().find(|policy| policy["policy"] == name).unwrap();
+    let cost = |name: &str, run: usize| of(name)["runs"][run]["measures"]["cost"].as_f64().unwrap();
+    let difference = |run| cost("edgeward-learned", run) - cost("edgeward-lowest-cost", run);
+    let mean = (difference(0) + difference(1)) / 2.0;
+    let shown = of("edgeward-learned")["measures"]["cost"]["mean"].as_f64().unwrap();
+    assert!((shown - mean).abs() < 2e-6 && mean != 0.0, "{shown} {mean}");
 }
 
 #[test]

@@ -1,25 +1,31 @@
 //! `edgeward-lab train`.
 
+use std::fmt;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
+use edgeward_decision::model::scorer::Provenance;
 use edgeward_lab::gym::{Settings, Summary};
-use edgeward_lab::learning::{Algorithm, Plan, Training, learning_curve};
+use edgeward_lab::learning::{Algorithm, Placement, Plan, Round, Training, learning_curve};
 
+use super::scenarios::Folder;
 use super::{note, set_by_sigint, whole};
 
-/// Trains a network that places requests, in the environment of `evaluate`
+/// Trains a network that places requests, in the environment of `evaluate`, or the learned scorer, in simulations
 #[derive(Debug, clap::Args)]
 pub(super) struct Train {
     /// Algorithm: deepsets-ppo, deepsets-dqn, mlp-maskable-ppo or mlp-a2c
-    #[arg(long = "algo", value_name = "ALGORITHM", value_parser = Algorithm::parse, required_unless_present = "resume")]
+    #[arg(long = "algo", value_name = "ALGORITHM", value_parser = Algorithm::parse)]
     algorithm: Option<Algorithm>,
-    /// Fields of the environment, as of `evaluate`
-    #[arg(long, value_name = "FIELDS", value_parser = Settings::parse, default_value_t)]
-    env: Settings,
+    /// Fields of the environment, as of `evaluate`; or `placement`, which trains the learned scorer on --scenarios
+    #[arg(long, value_name = "FIELDS", value_parser = Environment::parse, default_value_t)]
+    env: Environment,
+    /// Folder with the scenarios of `--env placement`
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["algorithm", "env_seed"])]
+    scenarios: Option<PathBuf>,
     /// Seed of the networks, the samples and the environments
     #[arg(long, default_value_t = 1, value_parser = whole(0..=u64::MAX), allow_negative_numbers = true)]
     seed: u64,
@@ -27,25 +33,60 @@ pub(super) struct Train {
     #[arg(long, value_name = "SEED", value_parser = whole(0..=u64::MAX), allow_negative_numbers = true)]
     env_seed: Option<u64>,
     /// Number of steps of all environments together, rounded up to whole rounds; the default is 200000, and 1600000 for
-    /// deepsets-dqn
+    /// deepsets-dqn. With `--env placement`, the number of choices
     #[arg(long, value_parser = whole(1..=Plan::MAX_STEPS), allow_negative_numbers = true)]
     steps: Option<u64>,
-    /// Folder for the checkpoint and the learning curve
+    /// Folder for the checkpoint and the learning curve, or for `scorer.json`
     #[arg(long, value_name = "DIR", required_unless_present = "resume")]
     out: Option<PathBuf>,
     /// Resume the interrupted training in this folder, which also holds its plan
     #[arg(long, value_name = "DIR", conflicts_with_all = [
-        "algorithm", "env", "seed", "env_seed", "steps", "out",
+        "algorithm", "env", "scenarios", "seed", "env_seed", "steps", "out",
     ])]
     resume: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone)]
+enum Environment {
+    Gym(Box<Settings>),
+    Placement,
+}
+
+impl Default for Environment {
+    fn default() -> Self {
+        Self::Gym(Box::default())
+    }
+}
+
+impl Environment {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "placement" => Ok(Self::Placement),
+            fields => Ok(Self::Gym(Box::new(Settings::parse(fields)?))),
+        }
+    }
+}
+
+impl fmt::Display for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gym(settings) => settings.fmt(f),
+            Self::Placement => f.write_str("placement"),
+        }
+    }
 }
 
 impl Train {
     pub(super) fn run(self) -> Result<()> {
         on_one_thread()?;
-        let (mut training, folder) = match (&self.resume, &self.algorithm, &self.out) {
-            (Some(folder), ..) => (Training::resume(folder)?, folder.clone()),
-            (None, Some(algorithm), Some(out)) => (Training::new(self.plan(*algorithm))?, out.clone()),
+        let (mut training, folder) = match (&self.env, &self.scenarios, &self.resume, &self.algorithm, &self.out) {
+            (Environment::Placement, Some(scenarios), _, _, Some(out)) => return self.placement(scenarios, out),
+            (Environment::Placement, ..) => bail!("--env placement: needs --scenarios and --out"),
+            (_, Some(folder), ..) => bail!("--scenarios {}: needs --env placement", folder.display()),
+            (_, _, Some(folder), ..) => (Training::resume(folder)?, folder.clone()),
+            (Environment::Gym(settings), _, _, Some(algorithm), Some(out)) => {
+                (Training::new(self.plan(*algorithm, settings))?, out.clone())
+            }
             _ => bail!("--algo and --out are needed"),
         };
         if self.resume.is_none() {
@@ -62,10 +103,41 @@ impl Train {
         run(&mut training, &folder, &stop)
     }
 
-    fn plan(&self, algorithm: Algorithm) -> Plan {
+    /// Trains a scorer on the scenarios of this folder.
+    fn placement(&self, scenarios: &Path, out: &Path) -> Result<()> {
+        let file = out.join("scorer.json");
+        ensure!(!file.exists(), "--out {}: scorer.json is there already", out.display());
+        std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
+        let folder = Folder::read(scenarios)?;
+        let steps = self.steps.unwrap_or(Placement::STEPS);
+        let provenance = Provenance {
+            command: format!(
+                "edgeward-lab train --env placement --scenarios {} --seed {} --steps {steps}",
+                scenarios.display(),
+                self.seed
+            ),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            scenarios: folder.hashes,
+            seeds: vec![self.seed],
+        };
+        let mut training = Placement::new(self.seed, folder.read)?;
+        let mut sum = Round::default();
+        while training.steps() < steps {
+            let before = training.steps() * 10 / steps;
+            sum.add(training.advance()?);
+            if training.steps() * 10 / steps > before {
+                note(&format!("{} of {steps} choices: {sum}\n", training.steps()));
+                sum = Round::default();
+            }
+        }
+        let text = serde_json::to_string(&training.scorer(provenance)?)? + "\n";
+        std::fs::write(&file, text).with_context(|| file.display().to_string())
+    }
+
+    fn plan(&self, algorithm: Algorithm, settings: &Settings) -> Plan {
         Plan {
             algorithm,
-            settings: self.env.clone(),
+            settings: settings.clone(),
             seed: self.seed,
             environment_seed: self.env_seed,
             steps: self.steps.unwrap_or(algorithm.steps()),

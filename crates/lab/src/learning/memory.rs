@@ -175,8 +175,8 @@ impl Memory {
         let device = &Device::Cpu;
         let chosen = at.iter().map(|at| self.chosen[*at]).collect();
         Ok(Batch {
-            before: observations_at(&self.before, self.actions, &at)?,
-            after: observations_at(&self.after, self.actions, &at)?,
+            before: observations_at(&self.before, [self.actions, FEATURES], &at)?,
+            after: observations_at(&self.after, [self.actions, FEATURES], &at)?,
             masks: masks_at(&self.masks, self.actions, &at)?,
             actions: Tensor::from_vec(chosen, (BATCH, 1), device)?,
             rewards: Tensor::from_iter(at.iter().map(|at| self.rewards[*at]), device)?,

@@ -3,6 +3,8 @@
 use anyhow::{Result, bail, ensure};
 use candle_core::{Device, Tensor, Var};
 
+use edgeward_decision::model::scorer;
+
 use crate::gym::FEATURES;
 use crate::random::Stream;
 
@@ -20,6 +22,10 @@ pub enum Shape {
     FlatCritic {
         actions: usize,
     },
+    /// The network of the learned scorer: a number for each row, of any number of rows. Its weights are inputs × outputs.
+    Scorer,
+    /// The mean of the numbers of a [`Shape::Scorer`].
+    ScorerCritic,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -105,7 +111,7 @@ impl Network {
         self.parameters.iter().map(|parameter| parameter.elem_count()).sum()
     }
 
-    /// Computes the results for observations (batch × rows × [`FEATURES`]): batch × rows for an actor, batch for a
+    /// Computes the results for observations (batch × rows × features): batch × rows for an actor, batch for a
     /// critic. The results can be differentiated.
     ///
     /// # Errors
@@ -163,6 +169,19 @@ impl Shape {
                 ];
                 equivariant([FEATURES, WIDTH, WIDTH, WIDTH]).chain(pooled).collect()
             }
+            Self::Scorer | Self::ScorerCritic => {
+                let width = scorer::WIDTH;
+                let start = Start::Uniform(width);
+                vec![
+                    ("first.weight", [width, width], start),
+                    ("first.bias", [1, width], start),
+                    ("second.weight", [width, width], start),
+                    ("mean.weight", [width, width], start),
+                    ("second.bias", [1, width], start),
+                    ("last.weight", [width, 1], start),
+                    ("last.bias", [1, 1], Start::Zero),
+                ]
+            }
             Self::FlatActor { actions } => flat(actions, actions, 0.01),
             Self::FlatCritic { actions } => flat(actions, 1, 1.0),
         }
@@ -170,9 +189,13 @@ impl Shape {
 
     fn forward(self, weights: &[Tensor], observations: &Tensor) -> Result<Tensor> {
         let (batch, rows, features) = observations.dims3()?;
+        let expected = match self {
+            Self::Scorer | Self::ScorerCritic => scorer::WIDTH,
+            _ => FEATURES,
+        };
         ensure!(
-            features == FEATURES,
-            "an observation has {features} numbers a row, and not {FEATURES}"
+            features == expected,
+            "an observation has {features} numbers a row, and not {expected}"
         );
         if let Self::FlatActor { actions } | Self::FlatCritic { actions } = self {
             ensure!(
@@ -202,6 +225,23 @@ impl Shape {
                 match self {
                     Self::FlatActor { .. } => x,
                     _ => x.reshape(batch)?,
+                }
+            }
+            (Self::Scorer | Self::ScorerCritic, [a, b, c, d, e, f, g]) => {
+                let x = observations.reshape((batch * rows, features))?;
+                let x = x.matmul(a)?.broadcast_add(b)?.relu()?;
+                let mean = x
+                    .reshape((batch, rows, features))?
+                    .mean(1)?
+                    .matmul(d)?
+                    .broadcast_add(e)?;
+                let x = x.matmul(c)?.reshape((batch, rows, features))?;
+                let x = x.broadcast_add(&mean.unsqueeze(1)?)?.relu()?;
+                let x = x.reshape((batch * rows, features))?.matmul(f)?.broadcast_add(g)?;
+                let x = x.reshape((batch, rows))?;
+                match self {
+                    Self::Scorer => x,
+                    _ => x.mean(1)?,
                 }
             }
             (_, weights) => bail!("a network {self:?} does not have {} parameters", weights.len()),

@@ -4,11 +4,10 @@ use anyhow::Result;
 use candle_core::{D, Device, Tensor};
 
 use super::choice::sample;
-use super::network::Network;
+use super::network::{Network, Shape};
 use super::optimiser::Optimiser;
-use super::plan::{Plan, Rollouts};
+use super::plan::Rollouts;
 use super::world::World;
-use crate::gym::FEATURES;
 use crate::random::Stream;
 
 pub(super) struct OnPolicy {
@@ -25,15 +24,21 @@ pub(super) struct Samples {
     pub(super) masks: Vec<bool>,
     pub(super) actions: Vec<usize>,
     pub(super) logarithms: Vec<f32>,
-    values: Vec<f32>,
-    rewards: Vec<f32>,
-    done: Vec<bool>,
+    pub(super) values: Vec<f32>,
+    pub(super) rewards: Vec<f32>,
+    pub(super) done: Vec<bool>,
+}
+
+/// Samples with equal numbers of actions, and the advantage of each.
+pub(super) struct Lesson {
+    pub(super) samples: Samples,
+    pub(super) advantages: Vec<f32>,
 }
 
 impl OnPolicy {
-    pub(super) fn new(plan: &Plan, rollouts: Rollouts, actions: usize, stream: &mut Stream) -> Result<Self> {
-        let actor = Network::new(plan.algorithm.actor(actions), stream)?;
-        let critic = Network::new(plan.algorithm.critic(actions), stream)?;
+    pub(super) fn new(shapes: [Shape; 2], rollouts: Rollouts, stream: &mut Stream) -> Result<Self> {
+        let actor = Network::new(shapes[0], stream)?;
+        let critic = Network::new(shapes[1], stream)?;
         let parameters = actor.parameters().chain(critic.parameters());
         let parameters = parameters.map(|(_, parameter)| parameter.clone()).collect();
         Ok(Self {
@@ -75,20 +80,32 @@ impl OnPolicy {
     pub(super) fn update(&mut self, world: &mut World, stream: &mut Stream) -> Result<()> {
         let samples = self.act(world, stream)?;
         let last = self.critic.infer(&world.observed()?)?.to_vec1::<f32>()?;
+        let lesson = self.lesson(samples, &last);
+        self.improve(&[lesson], stream)
+    }
+
+    /// Values the samples. `last` holds the expected value after the last step of each environment.
+    pub(super) fn lesson(&self, samples: Samples, last: &[f32]) -> Lesson {
         let advantages = advantages(
             &samples.rewards,
             &samples.values,
             &samples.done,
-            &last,
+            last,
             self.rollouts.discount,
             self.rollouts.lambda,
         );
-        let mut order: Vec<usize> = (0..samples.actions.len()).collect();
-        let batch = self.rollouts.batch.min(order.len());
+        Lesson { samples, advantages }
+    }
+
+    pub(super) fn improve(&mut self, lessons: &[Lesson], stream: &mut Stream) -> Result<()> {
+        let orders = lessons.iter().map(|lesson| (0..lesson.advantages.len()).collect());
+        let mut orders: Vec<Vec<usize>> = orders.collect();
         for _ in 0..self.rollouts.epochs {
-            shuffle(&mut order, stream);
-            for part in order.chunks(batch) {
-                self.learn(&samples, &advantages, part, world.actions())?;
+            for (lesson, order) in lessons.iter().zip(&mut orders) {
+                shuffle(order, stream);
+                for part in order.chunks(self.rollouts.batch.min(order.len().max(1))) {
+                    self.learn(lesson, part)?;
+                }
             }
         }
         Ok(())
@@ -98,10 +115,12 @@ impl OnPolicy {
         log_softmax(&masked(&self.actor.forward(observations)?, mask)?)
     }
 
-    fn learn(&mut self, samples: &Samples, advantages: &[f32], part: &[usize], actions: usize) -> Result<()> {
+    fn learn(&mut self, Lesson { samples, advantages }: &Lesson, part: &[usize]) -> Result<()> {
+        let actions = samples.masks.len() / samples.actions.len();
+        let features = samples.observations.len() / samples.masks.len();
         let device = &Device::Cpu;
         let count = part.len();
-        let observations = observations_at(&samples.observations, actions, part)?;
+        let observations = observations_at(&samples.observations, [actions, features], part)?;
         let mask = masks_at(&samples.masks, actions, part)?;
         let chosen: Vec<u32> = part.iter().map(|at| samples.actions[*at] as u32).collect();
         let chosen = Tensor::from_vec(chosen, (count, 1), device)?;
@@ -169,10 +188,10 @@ pub(super) fn advantages(
     found
 }
 
-/// Returns the observations of these samples: samples × actions × [`FEATURES`].
-pub(super) fn observations_at(all: &[f32], actions: usize, at: &[usize]) -> Result<Tensor> {
-    let numbers: Vec<f32> = rows(all, actions * FEATURES, at).copied().collect();
-    Ok(Tensor::from_vec(numbers, (at.len(), actions, FEATURES), &Device::Cpu)?)
+/// Returns the observations of these samples: samples × actions × features.
+pub(super) fn observations_at(all: &[f32], [actions, features]: [usize; 2], at: &[usize]) -> Result<Tensor> {
+    let numbers: Vec<f32> = rows(all, actions * features, at).copied().collect();
+    Ok(Tensor::from_vec(numbers, (at.len(), actions, features), &Device::Cpu)?)
 }
 
 /// Returns the masks of these samples: samples × actions, 1 for allowed actions.

@@ -2,4 +2,5 @@
 
 mod evaluations;
 mod networks;
+mod placements;
 mod trainings;

@@ -8,7 +8,7 @@ use super::checkpoint::{self, Stored};
 use super::memory::OffPolicy;
 use super::network::Network;
 use super::optimiser::Optimiser;
-use super::plan::{Plan, Rollouts};
+use super::plan::{Algorithm, Plan, Rollouts};
 use super::policy::Policy;
 use super::rollout::OnPolicy;
 use super::world::World;
@@ -41,7 +41,10 @@ impl Training {
         let world = World::new(&plan);
         let mut starts = Stream::new(plan.seed, Purpose::Learning, 0, 0);
         let learner = match Rollouts::of(plan.algorithm) {
-            Some(rollouts) => Learner::OnPolicy(OnPolicy::new(&plan, rollouts, world.actions(), &mut starts)?),
+            Some(rollouts) => {
+                let shapes = [Algorithm::actor, Algorithm::critic].map(|shape| shape(plan.algorithm, world.actions()));
+                Learner::OnPolicy(OnPolicy::new(shapes, rollouts, &mut starts)?)
+            }
             None => Learner::OffPolicy(OffPolicy::new(&plan, world.actions(), &mut starts)?),
         };
         Ok(Self {

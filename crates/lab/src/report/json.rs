@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json as value};
 use super::{MEASURES, relaxed};
 use crate::experiment::{Experiment, Results};
 use crate::outcome::Outcome;
+use crate::policy::Policy;
 use crate::statistics::Estimate;
 
 /// Returns the results as JSON: for each load and policy, the measures with their intervals, and each run.
@@ -34,6 +35,7 @@ fn load_json(factor: f64, results: &Results) -> Value {
         .filter_map(|(measure, estimate)| Some((measure.key.to_owned(), estimate_json(estimate?))));
     value!({
         "loadFactor": factor,
+        "against": results.against.map(Policy::as_str),
         "seeds": results.relaxed.keys().collect::<Vec<_>>(),
         "policies": policies.collect::<Vec<_>>(),
         "relaxed": bound.collect::<Map<_, _>>(),

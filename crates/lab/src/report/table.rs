@@ -24,9 +24,11 @@ fn block(title: &str, results: &Results) -> String {
             .map(|measure| cell(measure, measure.estimate(results, *policy)));
         rows.push(std::iter::once(policy.to_string()).chain(cells).collect());
     }
-    let bounds = MEASURES.iter().zip(relaxed(results));
-    let bounds = bounds.map(|(measure, estimate)| cell(measure, estimate));
-    rows.push(std::iter::once("relaxed (bound)".to_owned()).chain(bounds).collect());
+    if results.against.is_none() {
+        let bounds = MEASURES.iter().zip(relaxed(results));
+        let bounds = bounds.map(|(measure, estimate)| cell(measure, estimate));
+        rows.push(std::iter::once("relaxed (bound)".to_owned()).chain(bounds).collect());
+    }
     let seeds = results.relaxed.len();
     let runs = if seeds == 1 {
         "1 seed".to_owned()
@@ -34,7 +36,9 @@ fn block(title: &str, results: &Results) -> String {
         format!("{seeds} seeds, ± half the 95 % interval")
     };
     let incomplete = if results.is_incomplete { ", ended early" } else { "" };
-    format!("{title}: {runs}{incomplete}\n\n{}", aligned(&rows))
+    let against = results.against.map(|policy| format!(", differences from {policy}"));
+    let against = against.unwrap_or_default();
+    format!("{title}: {runs}{against}{incomplete}\n\n{}", aligned(&rows))
 }
 
 pub(super) fn cell(measure: &Measure, estimate: Option<Estimate>) -> String {

@@ -133,11 +133,8 @@ impl Run<'_> {
             let is_up = pod.node.is_some_and(|node| !self.nodes[node].failed);
             is_up && pod.phase == Phase::Running && pod.deleted.is_none()
         });
-        let site = serving
-            .clone()
-            .nth(slot.number as usize)
-            .and_then(|pod| Some(self.nodes[self.pods[pod].node?].site));
-        self.measure_request(service, number, minute, site);
+        let pod = serving.clone().nth(slot.number as usize);
+        self.measure_request(service, number, minute, pod);
         self.events
             .schedule(self.now + MINUTE, Event::Request(service, number, minute + 1));
     }

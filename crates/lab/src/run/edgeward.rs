@@ -13,11 +13,14 @@ use edgeward_cluster::cache::Kind;
 use edgeward_cluster::engine::{Change, DecisionContext, Engine, SharedState};
 use edgeward_cluster::moves::{Memory, MovesReport, View};
 use edgeward_cluster::wan::{CONFIRMATION_STEP, LinkHealth, RUN};
-use edgeward_decision::config::Config;
+use edgeward_decision::config::{Config, ScorerMode, SitePolicy};
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::model::scores::ProfileScores;
 use edgeward_decision::model::site::SiteKind;
-use edgeward_decision::placement::verdict::Action;
+use edgeward_decision::model::snapshot::Snapshot;
+use edgeward_decision::model::workload::Workload;
+use edgeward_decision::placement::features::features;
+use edgeward_decision::placement::verdict::{Action, Assessment, Verdict};
 use edgeward_kube::node::Node;
 use edgeward_kube::units::{Micros, Moment, Now};
 
@@ -25,6 +28,8 @@ use edgeward_profiles::Preference;
 
 use super::{Event, Placer, Run, micros};
 use crate::cluster::{Phase, PodNumber};
+use crate::outcome::Choice;
+use crate::policy::Policy;
 use crate::random::{Purpose, Stream, unit};
 use crate::scenario::{Scenario, SimulatedProfile, profile};
 use executor::Executor;
@@ -69,9 +74,16 @@ fn clock(now: Micros) -> Now {
 }
 
 impl Edgeward {
-    pub(super) fn new(scenario: &Scenario, profile: Option<&SimulatedProfile>, can_move: bool) -> Self {
+    pub(super) fn new(scenario: &Scenario, policy: Policy) -> Self {
+        let can_move = policy == Policy::EdgewardMoves;
+        let profile = scenario.profile.as_ref().filter(|_| policy == Policy::EdgewardProfile);
         let mut config = Config::clone(&scenario.config);
         config.moves.enabled = can_move;
+        match policy {
+            Policy::EdgewardLowestCost => config.site_policy = SitePolicy::LowestCost,
+            Policy::EdgewardLearned => config.scorer.mode = ScorerMode::Active,
+            _ => {}
+        }
         let config = Arc::new(config);
         let replica = |number: u32| {
             let shared = Arc::new(SharedState::new(Arc::default(), config.reservation_ttl));
@@ -101,6 +113,27 @@ impl Edgeward {
             config,
         }
     }
+}
+
+/// The choice of the learned scorer. `None` if there was nothing to choose.
+fn learned(
+    pod: PodNumber,
+    workload: &Workload<'_>,
+    verdict: &Verdict<'_>,
+    snapshot: Option<&Arc<Snapshot>>,
+    context: DecisionContext<'_>,
+) -> Option<Choice> {
+    verdict.learned?;
+    let clouds = verdict.sites.iter().filter(|site| site.site.kind() == SiteKind::Cloud);
+    let chosen = clouds
+        .clone()
+        .position(|cloud| verdict.site().is_some_and(|site| std::ptr::eq(site, cloud.site)))?;
+    Some(Choice {
+        pod,
+        clouds: features(workload, snapshot?, context.config, context.now.moment)?,
+        good: clouds.map(Assessment::is_good).collect(),
+        chosen,
+    })
 }
 
 impl Replica {
@@ -167,6 +200,9 @@ impl Run<'_> {
                 replica.apply(pod, Micros(0));
             }
             replica.apply(&Change::Replicas(scenario.replicas), Micros(0));
+            if edgeward.config.scorer.is_on() {
+                replica.apply(&Change::Scorer(scenario.scorer.clone()), Micros(0));
+            }
             for kind in Kind::REQUIRED {
                 replica.apply(&Change::ListEnded(kind), Micros(0));
             }
@@ -206,6 +242,8 @@ impl Run<'_> {
         let workload = edgeward.records.workload(pod);
         let read = OnceCell::new();
         let verdict = replica.shared.review(&read, &workload, context, || true);
+        let choice = learned(number, &workload, &verdict, read.get(), context);
+        self.measure.choices.extend(choice);
         let reason = verdict.reason.as_str();
         let action = match verdict.action {
             Action::Place(site) => {

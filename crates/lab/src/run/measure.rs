@@ -9,7 +9,7 @@ use edgeward_kube::units::Micros;
 use super::{Event, Run};
 use crate::cluster::{Phase, PodNumber, Work};
 use crate::load::Load;
-use crate::outcome::{Outcome, Pods, Tick};
+use crate::outcome::{Choice, Outcome, Pods, Share, Tick};
 use crate::scenario::{Scenario, Slo};
 use crate::units::{Unit, Units, is_met, request_id};
 use crate::wan::round_trips;
@@ -24,6 +24,9 @@ const MOST_WAITS: usize = 1_000_000;
 pub(super) struct Measure {
     units: Units,
     met: Vec<bool>,
+    /// The pod that last served each unit.
+    servers: Vec<PodNumber>,
+    shares: Vec<Share>,
     window: (Micros, Micros),
     tick: Micros,
     /// For each site: CPU of bound pods, the time of the last change, and CPU time so far.
@@ -46,6 +49,7 @@ pub(super) struct Measure {
     pub(super) preempted: u64,
     pub(super) moved: u64,
     pub(super) reasons: BTreeMap<&'static str, u64>,
+    pub(super) choices: Vec<Choice>,
 }
 
 impl Measure {
@@ -54,6 +58,8 @@ impl Measure {
         let sites = scenario.sites.len();
         Self {
             met: vec![false; units.list.len()],
+            servers: vec![0; units.list.len()],
+            shares: vec![],
             units,
             window: (scenario.warmup, scenario.end),
             tick: Micros((scenario.end.0 / TICKS).max(1_000_000)),
@@ -74,6 +80,7 @@ impl Measure {
             preempted: 0,
             moved: 0,
             reasons: BTreeMap::new(),
+            choices: vec![],
         }
     }
 
@@ -108,6 +115,19 @@ impl Measure {
         }
     }
 
+    fn serve(&mut self, unit: usize, pod: PodNumber, is_met: bool) {
+        (self.met[unit], self.servers[unit]) = (is_met, pod);
+    }
+
+    /// Charges a pod the cost per microsecond from now to the end of the measured time.
+    fn charge(&mut self, pod: PodNumber, cost: f64, now: Micros) {
+        let (from, to) = self.window;
+        if self.shares.len() <= pod {
+            self.shares.resize(pod + 1, Share::default());
+        }
+        self.shares[pod].cost += cost * (to - now.clamp(from, to)).0 as f64;
+    }
+
     /// Updates the waiting pods: checks those of the last tick and those created since. Cost: linear in their number.
     fn find_waiting(&mut self, waits: impl Fn(PodNumber) -> bool, created: usize) {
         self.waiting.extend(self.looked_at..created);
@@ -139,9 +159,16 @@ impl Run<'_> {
 
     pub(super) fn measure_initial(&mut self, number: PodNumber) {
         let Some(node) = self.pods[number].node else { return };
-        let (site, cpu) = (self.nodes[node].site, self.request_of(number).cpu.0);
         self.measure.created += 1;
+        self.use_cpu(number, self.nodes[node].site, 1);
+    }
+
+    /// Counts the CPU of a pod that starts (1) or ends (-1) its use of a site.
+    fn use_cpu(&mut self, number: PodNumber, site: usize, sign: i64) {
+        let cpu = sign * self.request_of(number).cpu.0;
         self.measure.use_cpu(site, cpu, self.now);
+        let cost = cpu as f64 / 1_000.0 / 3.6e9 * self.scenario.sites[site].cost;
+        self.measure.charge(number, cost, self.now);
     }
 
     /// Records that a pod has its node, and whether it meets its times.
@@ -151,7 +178,7 @@ impl Run<'_> {
         let (request, asked_at) = (self.request_of(number), self.asked_at(number));
         let is_counted = asked_at >= self.scenario.warmup;
         let waited = self.now - asked_at;
-        self.measure.use_cpu(site, request.cpu.0, self.now);
+        self.use_cpu(number, site, 1);
         if let Some(placed) = self.pods[number].site {
             self.measure.not_unbound(placed, request);
         }
@@ -181,7 +208,8 @@ impl Run<'_> {
         };
         if let Some(place) = self.measure.units.place(unit) {
             let service = self.service_at(number, site);
-            self.measure.met[place] = is_met(&slo, waited, service, self.crossing(site, &slo, unit));
+            let is_met = is_met(&slo, waited, service, self.crossing(site, &slo, unit));
+            self.measure.serve(place, number, is_met);
         }
     }
 
@@ -192,24 +220,26 @@ impl Run<'_> {
         }
     }
 
-    /// Records a request of a service, answered at this site or not at all.
-    pub(super) fn measure_request(&mut self, service: usize, slot: usize, minute: u64, site: Option<usize>) {
+    /// Records a request of a service, answered by this pod or not at all.
+    pub(super) fn measure_request(&mut self, service: usize, slot: usize, minute: u64, pod: Option<PodNumber>) {
         let unit = Unit::Request { service, slot, minute };
         let Some(place) = self.measure.units.place(unit) else {
             return;
         };
         let slo = self.scenario.workloads[self.load.services[service].workload].slo;
-        let (Some(site), Some(slo)) = (site, slo) else { return };
+        let (Some(pod), Some(slo)) = (pod, slo) else { return };
+        let Some(node) = self.pods[pod].node else { return };
+        let site = self.nodes[node].site;
         let time = self.request_time(service, Some(slot), minute);
         let time = self.scenario.sites[site].service(time, self.now);
         let slo = Slo { deadline: None, ..slo };
-        self.measure.met[place] = is_met(&slo, Micros(0), time, self.crossing(site, &slo, unit));
+        let is_met = is_met(&slo, Micros(0), time, self.crossing(site, &slo, unit));
+        self.measure.serve(place, pod, is_met);
     }
 
     pub(super) fn measure_freed(&mut self, number: PodNumber) {
         let Some(node) = self.pods[number].node else { return };
-        let (site, cpu) = (self.nodes[node].site, self.request_of(number).cpu.0);
-        self.measure.use_cpu(site, -cpu, self.now);
+        self.use_cpu(number, self.nodes[node].site, -1);
     }
 
     /// Records that a pod is gone without having had a node.
@@ -296,8 +326,17 @@ impl Run<'_> {
             .sum();
         let window = (self.measure.window.1 - self.measure.window.0).0 as f64 / 3.6e9;
         let edge_utilisation = hours(0) / (window * self.cpu_at(0).max(1) as f64 / 1_000.0);
-        let measure = self.measure;
+        let mut measure = self.measure;
+        measure.shares.resize(self.pods.len(), Share::default());
+        for (share, pod) in measure.shares.iter_mut().zip(&self.pods) {
+            share.workload = pod.workload;
+        }
+        for (pod, _) in measure.servers.iter().zip(&measure.met).filter(|(_, met)| **met) {
+            measure.shares[*pod].met += 1;
+        }
         Outcome {
+            shares: measure.shares,
+            choices: measure.choices,
             attainment: measure.units.by_class(&measure.met),
             bound: measure.bound,
             cost,

@@ -174,6 +174,7 @@ fn scenario(stated: Stated, checks: &mut Checks<'_>, load: Load<'_>, fleet: Opti
         .and_then(|profile| SimulatedProfile::read(profile, &sites, checks));
     Some(Scenario {
         profile,
+        scorer: None,
         name: stated.name,
         description: stated.description,
         warmup: stated.warmup_seconds,
@@ -291,6 +292,10 @@ fn site(
         (
             "speedFactor",
             stated.speed_factor.or(stated.speed).map(|speed| json!(speed)),
+        ),
+        (
+            "costPerHour",
+            (stated.cost_per_cpu_hour > 0.0).then(|| json!(stated.cost_per_cpu_hour)),
         ),
         ("rttThresholdMs", stated.rtt_threshold_ms),
         ("lossThresholdPct", stated.loss_threshold_pct),

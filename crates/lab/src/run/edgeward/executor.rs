@@ -8,8 +8,9 @@ use edgeward_cluster::engine::DecisionContext;
 use edgeward_cluster::queue::{PatchResult, Plan, PlanAction, PlanEntry, Progress};
 use edgeward_decision::model::decision_id::DecisionId;
 
-use super::{Placer, Run, clock, records};
+use super::{Placer, Run, clock, learned, records};
 use crate::cluster::Phase;
+use crate::outcome::Choice;
 use crate::run::{Event, micros};
 
 #[derive(Debug, Default)]
@@ -34,6 +35,7 @@ enum PodChange {
         site: usize,
         id: u128,
         reason: &'static str,
+        choice: Option<Choice>,
     },
 }
 
@@ -102,13 +104,18 @@ impl Run<'_> {
                 let waited = now.moment.since(step.since);
                 let workload = step.pod.workload.clone()?;
                 let only = step.together.as_ref().map(|together| &*together.site);
-                let (verdict, _) = leader.shared.release(&read, &step.pod, workload, waited, only, context);
+                let (verdict, _) = leader
+                    .shared
+                    .release(&read, &step.pod, workload.clone(), waited, only, context);
+                let pod = records::number(&step.pod.uid)?;
+                let choice = learned(pod, &workload, &verdict, read.get(), context);
                 let name = verdict.site()?.name();
                 let mut sites = self.scenario.sites.iter();
                 Some(PodChange::Released {
                     site: sites.position(|site| site.definition.name == name)?,
                     id,
                     reason: verdict.reason.as_str(),
+                    choice,
                 })
             }
         }
@@ -144,7 +151,13 @@ impl Run<'_> {
                 self.release(pod, None);
                 self.emit(pod);
             }
-            PodChange::Released { site, id, reason } => {
+            PodChange::Released {
+                site,
+                id,
+                reason,
+                choice,
+            } => {
+                self.measure.choices.extend(choice);
                 *self.measure.reasons.entry(reason).or_default() += 1;
                 self.pods[pod].decision = Some(id);
                 self.pods[pod].reason = reason;
