@@ -56,7 +56,10 @@ pub fn features(workload: &Workload<'_>, snapshot: &Snapshot, config: &Config, n
     let elsewhere = Elsewhere::of(workload, slo.class, snapshot);
     let seen = clouds(snapshot).map(|site| {
         let room = CloudRoom::of(&workload.request, site);
-        let estimate = estimate(workload, slo, site, room.fitting > 0, &elsewhere, config, now);
+        let mut estimate = estimate(workload, slo, site, room.fitting > 0, &elsewhere, config, now);
+        if site.fresh_link(config.telemetry_ttl, now).is_none() {
+            estimate.wan = None;
+        }
         (site, room, estimate)
     });
     let seen: Vec<_> = seen.collect();

@@ -166,7 +166,8 @@ fn link_that_is_not_fresh_counts_as_unknown() {
     late.as_of = Moment(0);
     let now = Moment(i64::try_from(Config::default().telemetry_ttl.0).unwrap() + 1);
     let found = features(&workload(&pod(json!({}))), &snapshot, &Config::default(), now).unwrap();
-    assert_eq!([found[0][7], found[0][8]], [MAX_FEATURE; 2]);
+    // WAN, ETA, RTT and loss.
+    assert_eq!(found[0][5..9], [MAX_FEATURE; 4]);
 }
 
 #[test]
