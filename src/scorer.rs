@@ -1,14 +1,16 @@
 //! Reads the learned scorer from a file or a ConfigMap, and again when it changes. A version with faults leaves the last good
 //! one in use.
 
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use edgeward_cluster::engine::Change;
-use edgeward_decision::config::{Config, ScorerSettings};
-use edgeward_decision::model::scorer::{Ranker, Scorer};
+use edgeward_decision::config::{Config, ScorerSettings, ScorerSource};
+use edgeward_decision::model::scorer::{MAX_BYTES, Ranker, Scorer};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
@@ -17,15 +19,15 @@ use crate::config::Versions;
 use crate::inspect::Connection;
 use crate::instruments::metrics::{Metrics, Reload};
 use crate::observer::Changes;
-use crate::platform::files::Watch;
+use crate::platform::blocking::blocking;
 use crate::platform::yaml;
 use crate::watch::watcher;
 
 /// The key of the ConfigMap.
 const KEY: &str = "scorer.json";
 
-/// Pause before a missing file is read again.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Interval between two reads of the file.
+const POLL: Duration = Duration::from_secs(1);
 
 /// Follows the scorer that the configuration names.
 pub struct Scorers {
@@ -40,52 +42,40 @@ pub struct Scorers {
 }
 
 impl Scorers {
-    /// Sends each version without faults. Never returns.
+    /// Sends each version without faults. A new source leaves the last good version in use until it has one; `off` unloads it.
+    /// Never returns.
     pub async fn follow(self, mut versions: Versions) {
         let mut config = versions.next().await;
         loop {
             let settings = config.scorer.clone();
             let reading = async {
-                self.changes.send(Change::Scorer(None)).await;
-                match settings {
-                    settings if !settings.is_on() => {}
-                    ScorerSettings { file: Some(path), .. } => self.follow_file(path).await,
-                    ScorerSettings { config_map, .. } => self.follow_map(&config_map.unwrap_or_default()).await,
+                match settings.source() {
+                    None => self.changes.send(Change::Scorer(None)).await,
+                    Some(ScorerSource::File(path)) => self.follow_file(path).await,
+                    Some(ScorerSource::ConfigMap(name)) => self.follow_map(name).await,
                 }
             };
-            let source = |config: &Config| {
-                (
-                    config.scorer.is_on(),
-                    config.scorer.file.clone(),
-                    config.scorer.config_map.clone(),
-                )
-            };
-            let same = |one: &Config, other: &Config| source(one) == source(other);
+            let same = |one: &Config, other: &Config| one.scorer.source() == other.scorer.source();
             config = versions.until_other(&config, same, reading).await;
         }
     }
 
-    async fn follow_file(&self, path: PathBuf) {
-        let mut is_missing = false;
-        let (mut watch, mut contents) = loop {
-            match Watch::open(vec![path.clone()]).await {
-                Ok(opened) => break opened,
-                Err(error) if !is_missing => self.report(Reload::Unreadable, &format!("{error:#}")),
-                Err(_) => {}
-            }
-            is_missing = true;
-            tokio::time::sleep(PAUSE).await;
-        };
+    async fn follow_file(&self, path: &Path) {
+        let mut poll = tokio::time::interval(POLL);
+        let mut last = None;
         loop {
-            let bytes = contents.first().map(|file| &*file.bytes).unwrap_or_default();
-            self.offer(&path.display().to_string(), &String::from_utf8_lossy(bytes))
-                .await;
-            contents = loop {
-                match watch.changed().await {
-                    Ok(contents) => break contents,
-                    Err(error) => self.report(Reload::Unreadable, &format!("{error:#}")),
-                }
-            };
+            poll.tick().await;
+            let file = path.to_owned();
+            let text = blocking(move || text_of_file(&file)).await;
+            let text = text.map_err(|error| format!("{error:#}"));
+            if last.as_ref() == Some(&text) {
+                continue;
+            }
+            match &text {
+                Ok(text) => self.offer(&path.display().to_string(), text).await,
+                Err(error) => self.report(Reload::Unreadable, error),
+            }
+            last = Some(text);
         }
     }
 
@@ -136,25 +126,36 @@ fn source_of(namespace: &str, name: &str) -> String {
     format!("{KEY} of ConfigMap {namespace}/{name}")
 }
 
+/// Reads a file, and of a file above [`MAX_BYTES`] one byte more than that.
+fn text_of_file(path: &Path) -> anyhow::Result<String> {
+    let mut bytes = vec![];
+    let open = File::open(path);
+    open.and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
+        .with_context(|| path.display().to_string())?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// Reads a file once.
 ///
 /// # Errors
 /// The file cannot be read, or has faults. The error names all of them.
 pub fn read_file(path: &Path) -> anyhow::Result<Scorer> {
-    let source = path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(|| source.clone())?;
-    Scorer::read(&text).map_err(|faults| yaml::faulty(&source, &faults))
+    Scorer::read(&text_of_file(path)?).map_err(|faults| yaml::faulty(&path.display().to_string(), &faults))
 }
 
 /// Reads the scorer of a cluster once; `None` if none is in use.
+///
+/// # Errors
+/// The scorer is in a file, which only the pod of edgeward has; or the ConfigMap cannot be read, does not exist, or has faults.
 pub(crate) async fn read(
     connection: &Connection,
     namespace: &str,
     settings: &ScorerSettings,
 ) -> anyhow::Result<Option<Arc<dyn Ranker>>> {
-    let Some(name) = settings.config_map.as_ref().filter(|_| settings.is_on()) else {
-        anyhow::ensure!(!settings.is_on(), "scorer.file is read in the pod of edgeward alone");
-        return Ok(None);
+    let name = match settings.source() {
+        None => return Ok(None),
+        Some(ScorerSource::File(_)) => anyhow::bail!("scorer.file is read in the pod of edgeward alone"),
+        Some(ScorerSource::ConfigMap(name)) => name,
     };
     let source = source_of(namespace, name);
     let map = connection.get::<ConfigMap>(namespace, name).await?;

@@ -141,6 +141,9 @@ impl Extender {
             });
         if is_ours {
             self.count(&verdict);
+            if self.verb == Verb::Filter {
+                reviewer.metrics.learned(&verdict);
+            }
             self.log(&uid, &pod, &workload, &verdict);
         }
         Ok(self.answer(offered, |node| is_kept(node, &workload, &verdict), &why(&verdict)))

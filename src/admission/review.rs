@@ -17,7 +17,7 @@ use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::model::workload::Workload;
 use edgeward_decision::placement::patch::{Stamp, patch};
 use edgeward_decision::placement::policy::Policies;
-use edgeward_decision::placement::verdict::{Action, Agreement, Estimate, Learned, Reason, Verdict};
+use edgeward_decision::placement::verdict::{Action, Estimate, Learned, Reason, Verdict};
 use edgeward_decision::pod::Pod;
 use edgeward_kube::excerpt::{LONGEST_NAME, excerpt};
 use edgeward_kube::units::Micros;
@@ -139,7 +139,6 @@ impl Reviewer {
             self.count(verdict.action, verdict.reason, class(&workload), responder.elapsed());
             self.metrics.learned(&verdict);
             self.log(request, &pod, &workload, &verdict);
-            self.log_other_choice(request, &verdict);
         }
         bytes
     }
@@ -202,6 +201,7 @@ impl Reviewer {
             offload_allowed = slo.map(|slo| slo.offload_allowed),
             verdict = verdict.action.as_str(),
             site = verdict.site().map(|site| site.name()),
+            scorer_site = verdict.learned.as_ref().and_then(Learned::other_choice),
             reason = verdict.reason.as_str(),
             rtt_ms = verdict.rtt.map(Micros::as_millis_f64),
             queue_ms = per_site(|estimate| Some(estimate.queue)),
@@ -211,23 +211,6 @@ impl Reviewer {
             held_back,
             "decided"
         );
-    }
-
-    /// Logs that the learned scorer would choose another cloud, while it does not decide.
-    fn log_other_choice(&self, request: &Request<'_>, verdict: &Verdict<'_>) {
-        let is_other = |learned: &&Learned<'_>| !learned.is_active && learned.agreement() == Agreement::Differs;
-        if let Some(learned) = verdict.learned.as_ref().filter(is_other)
-            && let Some(held_back) = self.log_limit.due("other choice")
-        {
-            let (site, other) = (learned.rules.name(), learned.choice.map(|choice| choice.name()));
-            tracing::info!(
-                uid = &*request.uid,
-                site,
-                other,
-                held_back,
-                "the scorer would choose another cloud"
-            );
-        }
     }
 
     fn count(&self, action: Action<'_>, reason: Reason, class: &'static str, elapsed: Duration) {

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::Args;
+use edgeward_decision::config::ScorerSource;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ServiceAccount;
 
@@ -21,10 +22,11 @@ use self::certificate::Behind;
 use self::custom_resources::CustomResources;
 use self::finding::{Finding, Report};
 use super::installed::{Found, Installed, LEASE};
-use super::undecided;
 use super::{Cluster, Output};
+use super::{sentence, undecided};
 use crate::inspect::installation::{Calls, Labels, Lead, User, Webhook};
 use crate::inspect::{self, Connection, View};
+use crate::scorer;
 
 /// Find what is wrong with an installation, and how to fix it.
 ///
@@ -179,6 +181,17 @@ impl Check {
         }
         if let Some(view) = &facts.view {
             facts.found.config = view.config.clone();
+        }
+        let settings = &facts.found.config.scorer;
+        if let Some(ScorerSource::ConfigMap(_)) = settings.source()
+            && let Err(error) = scorer::read(connection, &facts.home, settings).await
+        {
+            let fix = "edgeward scorer check FILE, then put FILE into the ConfigMap under the key scorer.json";
+            let finding = Finding::warning(
+                "scorer",
+                format!("the learned scorer is not used: {}", sentence(&error)),
+            );
+            facts.unread.push(finding.fix(fix));
         }
         facts.rights = rights::review(connection, user, &facts).await;
         Ok(facts)

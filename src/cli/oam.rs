@@ -121,7 +121,7 @@ impl Plan {
         let config = super::read_config(self.config.as_deref())?;
         let now = Clock::start().now();
         let fleet = super::read_text(&self.fleet)?;
-        let snapshot = offline::snapshot(&fleet, &self.fleet.display().to_string(), &config, now)?;
+        let snapshot = offline::scored_snapshot(&fleet, &self.fleet.display().to_string(), &config, now)?;
         // No time passes while the plan is made, so no reservation ends.
         let state = SharedState::new(Arc::new(snapshot), Micros::from_secs(1));
         let (subjects, skipped) = self.subjects(&config)?;
@@ -225,7 +225,7 @@ fn planned(
             planned.outcome = Outcome::None;
             planned.pods.clear();
             planned.reason = None;
-            planned.sites = verdict.sites.iter().map(SiteItem::from).collect();
+            planned.sites = SiteItem::all(&verdict);
             break;
         };
         *planned.pods.entry(chosen.site.name().to_owned()).or_default() += 1;

@@ -79,7 +79,7 @@ impl Review {
 
     fn offline(&self, config: &Config, fleet: &Path) -> anyhow::Result<Vec<Item>> {
         let now = Clock::start().now();
-        let snapshot = offline::snapshot(&super::read_text(fleet)?, &fleet.display().to_string(), config, now)?;
+        let snapshot = offline::scored_snapshot(&super::read_text(fleet)?, &fleet.display().to_string(), config, now)?;
         let namespace = self.namespace.as_deref().unwrap_or("default");
         let subjects = self.subjects(config)?;
         let items = subjects

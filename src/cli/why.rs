@@ -11,7 +11,7 @@ use edgeward_cluster::pod_record::record;
 use edgeward_decision::config::Config;
 use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_decision::model::workload::Workload;
-use edgeward_decision::placement::decide::decide;
+use edgeward_decision::placement::decide::decide_with_scores;
 use edgeward_decision::placement::ledger::Ledger;
 use edgeward_decision::placement::room::Room;
 use edgeward_decision::pod::Pod;
@@ -109,7 +109,7 @@ impl Why {
         };
         let ledger = Ledger::default();
         let room = Room::new(&snapshot, &ledger, queue_key, &workload.namespace);
-        let verdict = decide(&workload, &room, &config, now);
+        let verdict = decide_with_scores(&workload, &room, &config, now);
         let mut queue = None;
         if let Some(pod) = gated_pod {
             let lead = connection.lead(&self.installed.namespace(), LEASE).await;

@@ -15,7 +15,7 @@ use edgeward_decision::config::Config;
 use edgeward_decision::model::decision_id::DecisionId;
 use edgeward_decision::placement::patch;
 use edgeward_decision::placement::patch::Stamp;
-use edgeward_decision::placement::verdict::{Reason, Standing};
+use edgeward_decision::placement::verdict::{Learned, Reason, Standing};
 use edgeward_decision::pod::Pod;
 use edgeward_kube::units::Now;
 use futures::StreamExt as _;
@@ -132,7 +132,7 @@ impl Executor {
         let outcome = pod_patch::patch(&self.context.client, name, &pod.resource_version, operations).await;
         let reason = change.reason.as_str();
         if matches!(outcome, PatchResult::Changed) {
-            self.log(&entry, reason, change.site);
+            self.log(&entry, reason, change.site, change.scorer_site);
             change.reserved.into_iter().for_each(Reserved::keep);
         }
         self.count(reason, &outcome);
@@ -165,7 +165,7 @@ impl Executor {
         .await
     }
 
-    fn log(&self, entry: &PlanEntry, reason: &str, site: Option<String>) {
+    fn log(&self, entry: &PlanEntry, reason: &str, site: Option<String>, scorer_site: Option<String>) {
         // A user who edits the annotation makes us write it again, so these lines are limited.
         let held_back = match entry.is_update() {
             true => self.log_limit.due("goes on waiting"),
@@ -174,7 +174,16 @@ impl Executor {
         let Some(held_back) = held_back else { return };
         let gated_s = self.context.clock.moment().since(entry.since).0 / 1_000_000;
         let GatedPod { namespace, name, .. } = &*entry.pod;
-        tracing::info!(namespace, name, reason, site, gated_s, held_back, "changed a gated pod");
+        tracing::info!(
+            namespace,
+            name,
+            reason,
+            site,
+            scorer_site,
+            gated_s,
+            held_back,
+            "changed a gated pod"
+        );
     }
 
     fn report(&self, pod: &GatedPod, error: &str, is_refusal: bool) {
@@ -198,6 +207,8 @@ struct Change {
     operations: Vec<PatchOperation>,
     reason: Reason,
     site: Option<String>,
+    /// See [`Learned::other_choice`].
+    scorer_site: Option<String>,
     reserved: Option<Reserved>,
 }
 
@@ -265,6 +276,11 @@ fn change_of(
                     operations: patch::release(pod, &verdict, config, &stamp)?,
                     reason: verdict.reason,
                     site: Some(verdict.site()?.name().to_owned()),
+                    scorer_site: verdict
+                        .learned
+                        .as_ref()
+                        .and_then(Learned::other_choice)
+                        .map(str::to_owned),
                     reserved,
                 });
             }
@@ -283,6 +299,7 @@ fn change_of(
         operations: operations?,
         reason,
         site: None,
+        scorer_site: None,
         reserved: None,
     })
 }

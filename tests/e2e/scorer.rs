@@ -29,8 +29,9 @@ fn ranks_good_clouds(fixture: &Fixture<'_>) -> Result<()> {
         eventually("the other choice is told", BOUND, || {
             fixture.kubectl.dry_run(&large)?;
             let differs = edgeward.count("edgeward_scorer_choices_total", &[("result", "differs")])?;
-            let said = edgeward.said("the scorer would choose another cloud");
-            ensure!(differs > 0 && !said.is_empty(), "{differs} {said:?}");
+            let said = edgeward.said("decided");
+            let is_told = said.iter().any(|line| line["scorer_site"] == "dear");
+            ensure!(differs > 0 && is_told, "{differs} {said:?}");
             Ok(())
         })?;
     }

@@ -52,6 +52,16 @@ pub(crate) fn soak(filters: &[String]) -> Result<()> {
         }
         fuzz::targets(report, &[], fuzz::SECONDS)?;
         measured(report, &long_tests, &[])?;
+        report.stage("property of the scorer", || {
+            let test = [
+                "test",
+                "--workspace",
+                "--locked",
+                "--lib",
+                "scorer_only_ranks_feasible_clouds",
+            ];
+            run(cargo(test).env("PROPTEST_CASES", "100000"))
+        })?;
         benches(report, &pods)
     })
 }

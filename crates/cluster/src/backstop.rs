@@ -11,7 +11,7 @@ use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::model::slo::Class;
 use edgeward_decision::model::snapshot::{QueueGroup, Snapshot};
 use edgeward_decision::model::workload::Workload;
-use edgeward_decision::placement::decide::decide;
+use edgeward_decision::placement::decide::decide_with_scores;
 use edgeward_decision::placement::ledger::Ledger;
 use edgeward_decision::placement::room::Room;
 use edgeward_decision::placement::verdict::{Action, Reason, Standing};
@@ -214,7 +214,7 @@ impl Candidate {
         let workload = workload.without_placement(decided, site.map(|site| &*site.definition));
         let queue_key = workload.queue_key(&config.priority_caps, None);
         let room = Room::new(&snapshot, ledger, queue_key, &workload.namespace);
-        let verdict = decide(&workload, &room, config, now);
+        let verdict = decide_with_scores(&workload, &room, config, now);
         let Action::Place(site) = verdict.action else {
             return None;
         };

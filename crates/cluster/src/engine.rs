@@ -348,6 +348,11 @@ impl Engine {
     fn plan(&mut self, snapshot: &mut Snapshot, now: Now) -> Option<Plan> {
         let config = self.cache.config();
         let (ttl, is_complete) = (config.telemetry_ttl, self.cache.is_complete());
+        if config.scorer.is_on() {
+            for claim in self.waitlist.claims().iter() {
+                *snapshot.claims_before.entry(Arc::clone(&claim.site)).or_default() += 1;
+            }
+        }
         // Before the lock is taken, because it compares all nodes of the sites that changed.
         let delta = is_complete.then(|| RoomDelta::between(&self.shared.snapshot(), snapshot, config, now.moment));
         let ledger = {

@@ -27,7 +27,7 @@ pub use peers::{Cidr, Peers};
 pub use probing::Probing;
 pub use prometheus::{Input, MeasuredTrait, Prometheus};
 pub use report::ReportSettings;
-pub use scorer::{ScorerMode, ScorerSettings};
+pub use scorer::{ScorerMode, ScorerSettings, Source as ScorerSource};
 
 use std::sync::Arc;
 

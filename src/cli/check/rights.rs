@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use edgeward_decision::config::ScorerSource;
+
 use super::Facts;
 use super::finding::Finding;
 use super::finding::Level::{self, Fault, Warning};
@@ -61,6 +63,10 @@ fn needs(facts: &Facts) -> Vec<Need<'_>> {
     if let Some(map) = &facts.found.map {
         let map = (Some(&*map.namespace), Some(&*map.name));
         needs.push((Fault, "configmaps", VIEW, map, "it is never ready"));
+    }
+    if let Some(ScorerSource::ConfigMap(name)) = facts.found.config.scorer.source() {
+        let map = (Some(&*facts.home), Some(name));
+        needs.push((Warning, "configmaps", VIEW, map, "the learned scorer is not read"));
     }
     if can_have_data(&facts.found.config) {
         needs.push((

@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 
 use edgeward_decision::keys::Keys;
 use edgeward_decision::model::group::UNKNOWN_SIZE;
+use edgeward_decision::model::scores::Score;
 use edgeward_decision::model::slo::SloFault;
 use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_decision::model::workload::Workload;
-use edgeward_decision::placement::explain::{shown_score, times};
+use edgeward_decision::placement::explain::times;
 use edgeward_decision::placement::sentences;
 use edgeward_decision::placement::verdict::{Assessment, Verdict};
 use edgeward_decision::pod::Pod;
@@ -177,8 +178,15 @@ pub(super) struct AnswerItem {
     pub(super) causes: Vec<String>,
 }
 
-impl From<&Assessment<'_>> for SiteItem {
-    fn from(assessment: &Assessment<'_>) -> Self {
+impl SiteItem {
+    /// One item for each site of the verdict.
+    pub(in crate::cli) fn all(verdict: &Verdict<'_>) -> Vec<Self> {
+        let learned = |site: &Assessment<'_>| verdict.learned.as_ref()?.score(site.site);
+        let sites = verdict.sites.iter();
+        sites.map(|site| Self::of(site, learned(site))).collect()
+    }
+
+    fn of(assessment: &Assessment<'_>, learned: Option<Score>) -> Self {
         let refusals = assessment.refusals.iter().map(|refusal| RefusalItem {
             code: refusal.code.as_str(),
             numbers: refusal.numbers.clone(),
@@ -191,7 +199,7 @@ impl From<&Assessment<'_>> for SiteItem {
             fitting_nodes: assessment.fitting.len(),
             headroom_nodes: Some(assessment.headroom).filter(|nodes| *nodes > 0),
             score: assessment.score.map(|score| json!(score)),
-            learned: shown_score(assessment).map(|score| json!(score)),
+            learned: learned.map(|score| json!(score)),
         }
     }
 }

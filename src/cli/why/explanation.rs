@@ -103,7 +103,7 @@ impl From<&Verdict<'_>> for Now {
             site: verdict.site().map(|site| site.name().to_owned()),
             reason: verdict.reason.as_str(),
             wan_rtt_ms: verdict.rtt.map(Value::from),
-            sites: verdict.sites.iter().map(SiteItem::from).collect(),
+            sites: SiteItem::all(verdict),
             profile: ProfileItem::of(verdict),
             learned: sentences::learned(verdict),
             warnings: verdict.warnings.clone(),

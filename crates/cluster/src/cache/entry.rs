@@ -156,6 +156,8 @@ pub(super) struct Counted {
     pub(super) is_witness: bool,
     /// Whether the pod counts for its controller.
     pub(super) stays: bool,
+    /// Whether the pod counts for its controller in the features of the learned scorer.
+    pub(super) is_owned: bool,
     /// Whether the pod counts by its labels.
     pub(super) lives: bool,
     /// Whether the pod counts for its group, as a live pod or as one that has succeeded.

@@ -115,6 +115,9 @@ impl Cache {
         if let (true, Some(uid)) = (counted.stays, &entry.controller) {
             Arc::make_mut(&mut site.site.pods_of).change(namespace, uid, by);
         }
+        if let (true, Some(uid)) = (counted.is_owned, &entry.controller) {
+            Arc::make_mut(&mut site.site.owned).change(namespace, uid, by);
+        }
         if let (true, Some(labels)) = (counted.lives, &entry.labels) {
             Arc::make_mut(&mut site.site.labelled).change(namespace, labels, by);
         }
@@ -161,7 +164,7 @@ impl Cache {
         let group = entry.slo.filter(|_| is_in_queue);
         let is_live = is_active && !is_terminating;
         let config = &self.config;
-        let spreads = config.site_policy == SitePolicy::Spread || config.scorer.is_on() || entry.spreads;
+        let spreads = config.site_policy == SitePolicy::Spread || entry.spreads;
         let member = match entry.phase {
             Phase::Finished => (!entry.failed).then_some(Membered::Succeeded),
             _ => is_live.then_some(Membered::Live),
@@ -174,6 +177,7 @@ impl Cache {
                 && (is_at_cloud && entry.start == Start::Refused(None) || unbound.is_some_and(Unbound::closes_site)),
             is_witness,
             stays: is_live && spreads,
+            is_owned: is_live && config.scorer.is_on(),
             lives: is_active && !unbound.is_some_and(Unbound::is_refused),
             member,
         })

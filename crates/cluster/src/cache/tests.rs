@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::telemetry::{Measurement, Telemetry, Work};
-use edgeward_decision::config::{DegradedLinks, Input, Prometheus, SitePolicy};
+use edgeward_decision::config::{DegradedLinks, Input, Prometheus, ScorerMode, SitePolicy};
 use edgeward_decision::keys::Keys;
 use edgeward_decision::model::link::{Bandwidth, Link, LinkState};
 use edgeward_decision::model::priority_caps::PriorityCaps;
@@ -394,6 +394,28 @@ fn controller_pods_are_counted_per_site_under_spread_only() {
     assert_eq!(counted(&mut fixture), ["", "rs: 1"]);
     fixture.configure(Config::default());
     assert_eq!(counted(&mut fixture), ["", ""]);
+}
+
+#[test]
+fn scorer_counts_pods_apart_from_spread() {
+    let mut fixture = Fixture::new();
+    fixture.node(&edge_node("a", 4000));
+    fixture.pod(&bound(pod("p1", 100), "a"));
+    let spread = with(
+        pod("p2", 100),
+        "/metadata/annotations/slo.example.io~1spread",
+        json!("sites"),
+    );
+    fixture.pod(&bound(spread, "a"));
+    let mut counted = |mode| {
+        let mut config = Config::default();
+        config.scorer.mode = mode;
+        fixture.configure(config);
+        let site = fixture.publish().sites[0].clone();
+        [&site.pods_of, &site.owned].map(|counts| counts.iter().map(|(_, _, pods)| *pods).sum::<u64>())
+    };
+    let [off, shadow] = [ScorerMode::Off, ScorerMode::Shadow].map(&mut counted);
+    assert_eq!((off, shadow), ([1, 0], [1, 2]));
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl SharedState {
         is_wanted: impl FnOnce() -> bool,
     ) -> Verdict<'s> {
         let DecisionContext { config, now, .. } = context;
-        let scores = CloudScores::of(workload, &self.snapshot(), config, now.moment);
+        let scores = self.scores(workload, config, now);
         let mut ledger = self.ledger();
         let snapshot = self.read_into(read);
         ledger.expire(now.moment);
@@ -133,6 +133,7 @@ impl SharedState {
         outcome: impl FnOnce(&Verdict<'_>) -> Outcome,
     ) -> Verdict<'s> {
         let DecisionContext { config, id, now } = context;
+        let scores = self.scores(workload, config, now);
         let mut ledger = self.ledger();
         ledger.expire(now.moment);
         let aside = ledger.set_aside(id, &workload.namespace);
@@ -148,7 +149,7 @@ impl SharedState {
         let not_offered = sites.filter(|site| !site.nodes.is_empty() && !site.nodes().any(is_offered));
         let not_offered: Vec<_> = not_offered.map(Site::name).collect();
         let room = Room::new(snapshot, &ledger, queue_key, &workload.namespace).of_arrival();
-        let room = room.without_offer(&not_offered);
+        let room = room.without_offer(&not_offered).with_scores(scores.as_ref());
         let mut verdict = decide(workload, &room, config, now);
         if matches!(verdict.action, Action::Gate) {
             let waiting = Workload {
@@ -190,7 +191,7 @@ impl SharedState {
             gated_for: Some(waited),
             ..workload
         };
-        let scores = CloudScores::of(&workload, &self.snapshot(), config, now.moment);
+        let scores = self.scores(&workload, config, now);
         let mut ledger = self.ledger();
         let snapshot = self.read_into(read);
         // The plan claimed room for the pod at this place, so the place holds even if the pod is late by now.
@@ -231,6 +232,16 @@ impl SharedState {
     /// Forgets the reservation with this id, because no pod will follow.
     pub fn forget(&self, id: DecisionId, namespace: &str) {
         self.ledger().forget(id, namespace);
+    }
+
+    /// Scores of the clouds by the learned scorer, for a decision that follows under the ledger's lock. Cost: nothing if the
+    /// scorer is `off`.
+    fn scores(&self, workload: &Workload<'_>, config: &Config, now: Now) -> Option<CloudScores> {
+        config
+            .scorer
+            .is_on()
+            .then(|| self.snapshot())
+            .and_then(|snapshot| CloudScores::of(workload, &snapshot, config, now.moment))
     }
 
     /// Reads the last published snapshot into `read`. No other is published while the ledger's lock is held. Otherwise a

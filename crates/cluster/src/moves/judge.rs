@@ -6,7 +6,7 @@ use super::{Kind, Seen, UNSCHEDULABLE_FOR, View, Why};
 use edgeward_decision::model::site::SiteKind;
 use edgeward_decision::model::snapshot::{Site, Snapshot};
 use edgeward_decision::model::workload::{QueueKey, Workload};
-use edgeward_decision::placement::decide::decide;
+use edgeward_decision::placement::decide::decide_with_scores;
 use edgeward_decision::placement::room::Room;
 use edgeward_decision::placement::verdict::{Assessment, RefusalCode, Standing};
 use edgeward_kube::node::Node;
@@ -81,7 +81,7 @@ fn better_running(pod: &Seen, lacks_trait: bool, view: &View<'_>) -> Option<Bett
     let snapshot = without(pod, &workload, view.snapshot);
     let queue_key = workload.queue_key(&view.config.priority_caps, None);
     let room = Room::new(&snapshot, view.ledger, queue_key, &workload.namespace);
-    let verdict = decide(&workload, &room, view.config, view.now);
+    let verdict = decide_with_scores(&workload, &room, view.config, view.now);
     let here = verdict.sites.iter().find(|found| found.site.name() == site.name())?;
     let target = verdict.chosen().filter(|chosen| chosen.is_good());
     let name = |found: &Assessment<'_>| Arc::<str>::from(found.site.name());
@@ -148,6 +148,7 @@ fn without(pod: &Seen, workload: &Workload<'_>, snapshot: &Snapshot) -> Snapshot
     }
     let counted = [
         (&mut site.pods_of, pod.controller.as_deref()),
+        (&mut site.owned, pod.controller.as_deref()),
         (&mut site.labelled, Some(&*workload.labels)),
     ];
     for (counts, key) in counted {

@@ -9,7 +9,7 @@ use edgeward_decision::model::group::{MAX_SIZE, Membership, Within, limits};
 use edgeward_decision::model::queue_claims::{QueueClaim, QueueClaims};
 use edgeward_decision::model::snapshot::{Site, Snapshot};
 use edgeward_decision::model::workload::{QueueKey, Workload};
-use edgeward_decision::placement::decide::{decide, node_at};
+use edgeward_decision::placement::decide::{decide_with_scores, node_at};
 use edgeward_decision::placement::located::located_beside;
 use edgeward_decision::placement::room::Room;
 use edgeward_decision::placement::verdict::{Reason, Standing};
@@ -294,7 +294,7 @@ impl<'p> Planning<'p> {
             ..planned.workload.clone()
         };
         let room = Room::beside(self.snapshot, self.ledger, &self.claims, queue_key, &workload.namespace);
-        let verdict = decide(&workload, &room, self.config, self.now);
+        let verdict = decide_with_scores(&workload, &room, self.config, self.now);
         let late = verdict.chosen().filter(|chosen| chosen.standing() == Standing::Late);
         let places = match late {
             Some(late) => vec![late.site],

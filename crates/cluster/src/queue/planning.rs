@@ -13,7 +13,7 @@ use edgeward_decision::config::Config;
 use edgeward_decision::model::queue_claims::{QueueClaim, QueueClaims};
 use edgeward_decision::model::snapshot::Snapshot;
 use edgeward_decision::model::workload::{QueueKey, Workload};
-use edgeward_decision::placement::decide::{decide, nearest_room};
+use edgeward_decision::placement::decide::{decide_with_scores, nearest_room};
 use edgeward_decision::placement::ledger::Ledger;
 use edgeward_decision::placement::room::Room;
 use edgeward_decision::placement::verdict::{Action, Assessment, Reason, Standing, Verdict};
@@ -179,7 +179,7 @@ impl<'p> Planning<'p> {
         };
         let room = Room::beside(self.snapshot, self.ledger, &self.claims, queue_key, &workload.namespace)
             .with_headroom(&workload, self.config);
-        let verdict = decide(&workload, &room, self.config, self.now);
+        let verdict = decide_with_scores(&workload, &room, self.config, self.now);
         let claim = |node, site: &str, has_room| QueueClaim {
             uid: Arc::clone(&entry.pod.uid),
             queue_key,

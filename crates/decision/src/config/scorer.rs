@@ -1,6 +1,6 @@
 //! The section `scorer`: a trained network that ranks clouds.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,8 +14,9 @@ use edgeward_kube::words;
 #[serde(default, rename_all = "camelCase")]
 #[schemars(deny_unknown_fields)]
 pub struct ScorerSettings {
-    /// `active`: the scorer ranks the good clouds, and `sitePolicy` counts where it is undecided. `shadow`: its choices are
-    /// compared with those of `sitePolicy`, in the metric `edgeward_scorer_choices_total` and in the log, and change nothing
+    /// `active`: the scorer chooses among good clouds, and `sitePolicy` decides if no cloud leads by the scorer's margin. `shadow`:
+    /// its choices are compared with those of `sitePolicy`, in the metric `edgeward_scorer_choices_total` and in the log, and change
+    /// nothing
     pub mode: ScorerMode,
     /// File with the scorer, read again when it changes
     #[schemars(title = "a path", with = "Option<String>", length(min = 1))]
@@ -28,11 +29,11 @@ pub struct ScorerSettings {
 words! {
     /// The mode of the learned scorer.
     pub enum ScorerMode {
-        /// Nothing.
+        /// The scorer is not read.
         Off = "off",
-        /// Its choices are counted.
+        /// The scorer's choices are counted and logged.
         Shadow = "shadow",
-        /// It ranks good clouds.
+        /// The scorer chooses among good clouds.
         Active = "active",
     }
 }
@@ -47,7 +48,23 @@ impl Default for ScorerSettings {
     }
 }
 
+/// Where a scorer is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source<'s> {
+    /// A file.
+    File(&'s Path),
+    /// The key `scorer.json` of the ConfigMap with this name, in edgeward's namespace.
+    ConfigMap(&'s str),
+}
+
 impl ScorerSettings {
+    /// Where the scorer is read. `None` while the mode is `off`.
+    pub fn source(&self) -> Option<Source<'_>> {
+        let file = self.file.as_deref().map(Source::File);
+        let source = file.or(self.config_map.as_deref().map(Source::ConfigMap));
+        source.filter(|_| self.is_on())
+    }
+
     /// Whether choices of the scorer are computed.
     pub fn is_on(&self) -> bool {
         self.mode != ScorerMode::Off

@@ -48,6 +48,8 @@ pub(super) struct SiteEntry {
     #[serde(default, skip_serializing_if = "ByNamespace::is_empty")]
     controller_pods: ByNamespace<u64>,
     #[serde(default, skip_serializing_if = "ByNamespace::is_empty")]
+    owned_pods: ByNamespace<u64>,
+    #[serde(default, skip_serializing_if = "ByNamespace::is_empty")]
     labelled_pods: ByNamespace<u64>,
     group_pods: Option<Vec<GroupPods>>,
     reported: Option<Reported>,
@@ -258,6 +260,7 @@ impl SiteEntry {
             closed: Arc::new(self.closed),
             full: Arc::new(full),
             pods_of: Arc::new(self.controller_pods),
+            owned: Arc::new(self.owned_pods),
             labelled: Arc::new(self.labelled_pods),
             members: Arc::new(members),
             report: report.map(Arc::new),
@@ -297,6 +300,7 @@ impl SiteEntry {
             closed: (*site.closed).clone(),
             full: some_of(full),
             controller_pods: (*site.pods_of).clone(),
+            owned_pods: (*site.owned).clone(),
             labelled_pods: (*site.labelled).clone(),
             group_pods: some_of(site.members.iter().map(GroupPods::of)),
             reported: site.report.as_ref().map(|report| Reported {

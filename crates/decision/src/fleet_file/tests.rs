@@ -96,6 +96,9 @@ fn snapshot(step: i64) -> impl Strategy<Value = Snapshot> {
                 let (closed, pods_of) = (Arc::make_mut(&mut site.closed), Arc::make_mut(&mut site.pods_of));
                 closed.entry(&namespace, &controller).insert_entry(pods);
                 pods_of.entry(&namespace, &controller).insert_entry(pods + 1);
+                Arc::make_mut(&mut site.owned)
+                    .entry(&namespace, &controller)
+                    .insert_entry(pods + 3);
                 let labelled = Arc::make_mut(&mut site.labelled);
                 labelled.entry(&namespace, &controller).insert_entry(pods + 2);
             }

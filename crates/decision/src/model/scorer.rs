@@ -19,6 +19,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::document::{Checks, Fault, Faults, checked, parse, shown};
+use edgeward_kube::excerpt::excerpt;
 
 /// Number of features of a cloud, and of values in each hidden layer.
 pub const WIDTH: usize = 16;
@@ -36,6 +37,9 @@ const MAX_HIDDEN: i64 = 256 * ONE;
 
 /// Most bytes of a file.
 pub const MAX_BYTES: usize = 64 << 10;
+
+/// Most bytes of a value in an error: the length of `sha256`.
+const SHOWN_BYTES: usize = 64;
 
 /// The version of the file format.
 const SCHEMA_VERSION: u64 = 1;
@@ -63,9 +67,9 @@ pub const FEATURES: [&str; WIDTH] = [
     "priority",
 ];
 
-/// Ranks the clouds of a decision. The webhook has one implementation, [`Scorer`]; simulations have others.
+/// Gives scores to clouds. The webhook has one implementation, [`Scorer`]; simulations have others.
 pub trait Ranker: Debug + Send + Sync {
-    /// Scores the clouds, which have these features. Equal features must give equal scores in every replica.
+    /// Returns the scores of the clouds with these features, in this order. They depend on the features alone.
     fn scores(&self, clouds: &[Features]) -> Scores;
 }
 
@@ -74,25 +78,25 @@ pub trait Ranker: Debug + Send + Sync {
 pub struct Scores {
     /// The score of each cloud, in units of 1/[`ONE`]; higher is better.
     pub of: Vec<i64>,
-    /// The best score must be higher than the second by at least this.
+    /// The least difference between the best score and the second, in units of 1/[`ONE`]. Below it, `sitePolicy` decides.
     pub margin: i64,
-    /// Whether some cloud has a value of each feature beyond the trained range.
-    pub outside: [bool; WIDTH],
+    /// For each cloud and feature, whether the value is beyond the trained range.
+    pub outside: Vec<[bool; WIDTH]>,
 }
 
-/// A scorer, as its file has it.
+/// A trained network with its metadata, in the form of its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scorer {
-    /// 1.
+    /// Version of the file format: 1.
     pub schema_version: u64,
-    /// [`FEATURES`].
+    /// The names in [`FEATURES`], in that order.
     pub features: Vec<String>,
-    /// The lowest and highest value of each feature in training. Values beyond are clamped and counted.
+    /// The lowest and highest value of each feature in training, in units of 1/[`ONE`]. Values beyond are clamped and counted.
     pub ranges: [[i64; 2]; WIDTH],
-    /// See [`Scores::margin`].
+    /// The least difference between the best score and the second, in units of 1/[`ONE`]. Below it, `sitePolicy` decides.
     pub margin: u32,
-    /// The weights.
+    /// The weights of the network.
     pub network: Network,
     /// How the scorer was made.
     pub provenance: Provenance,
@@ -134,16 +138,15 @@ impl Scorer {
     /// # Errors
     /// The first field of a wrong shape, or all fields with a wrong value.
     pub fn read(text: &str) -> Result<Self, Faults> {
-        let bytes = text.len();
-        if bytes > MAX_BYTES {
-            return Err(Fault::new("", format_args!("has {bytes} bytes, more than {MAX_BYTES}")).into());
+        if text.len() > MAX_BYTES {
+            return Err(Fault::new("", format_args!("has more than {MAX_BYTES} bytes")).into());
         }
         let document: Value =
             serde_json::from_str(text).map_err(|error| Fault::new("", format_args!("is not JSON: {error}")))?;
         // The fields of another version may have other shapes.
         let version = &document["schemaVersion"];
         if *version != SCHEMA_VERSION {
-            let message = format_args!("{} is not {SCHEMA_VERSION}", shown(version));
+            let message = format_args!("{} is not {SCHEMA_VERSION}", excerpt(shown(version), SHOWN_BYTES));
             return Err(Fault::new("schemaVersion", message).into());
         }
         let scorer: Self = parse(&document, "")?;
@@ -178,6 +181,7 @@ impl Scorer {
         for (i, name) in FEATURES.iter().enumerate() {
             let found = self.features.get(i).map_or("", |name| name);
             if found != *name {
+                let found = excerpt(found, SHOWN_BYTES);
                 checks.fault(format_args!("features[{i}]"), format_args!("{found:?} is not {name:?}"));
             }
         }
@@ -194,9 +198,10 @@ impl Scorer {
         }
         let expected = self.hash();
         if self.sha256 != expected {
+            let found = excerpt(&self.sha256, SHOWN_BYTES);
             checks.fault(
                 "sha256",
-                format_args!("{:?} is not {expected}, that of the content", self.sha256),
+                format_args!("{found:?} is not {expected}, that of the content"),
             );
         }
     }
@@ -205,20 +210,18 @@ impl Scorer {
 impl Ranker for Scorer {
     /// Cost: 800 products for each cloud.
     fn scores(&self, clouds: &[Features]) -> Scores {
-        let mut outside = [false; WIDTH];
-        let clamped = clouds.iter().map(|features| {
-            std::array::from_fn(|i| {
-                let [least, most] = self.ranges[i];
-                let value = features[i].max(least).min(most);
-                outside[i] |= value != features[i];
-                value.clamp(-MAX_FEATURE, MAX_FEATURE)
-            })
-        });
+        let clamp = |i: usize, value: i64| value.max(self.ranges[i][0]).min(self.ranges[i][1]);
+        let clamped = clouds
+            .iter()
+            .map(|features| std::array::from_fn(|i| clamp(i, features[i]).clamp(-MAX_FEATURE, MAX_FEATURE)));
         let clamped: Vec<_> = clamped.collect();
+        let outside = clouds
+            .iter()
+            .map(|features| std::array::from_fn(|i| clamp(i, features[i]) != features[i]));
         Scores {
             of: self.network.scores(&clamped),
             margin: self.margin.into(),
-            outside,
+            outside: outside.collect(),
         }
     }
 }

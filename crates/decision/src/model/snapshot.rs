@@ -33,6 +33,9 @@ pub struct Snapshot {
     pub sites: Vec<Site>,
     /// Room that gated pods claim.
     pub queue_claims: Arc<QueueClaims>,
+    /// The number of queue claims at each site before the plan of this snapshot was made, so that the plan and releases read one
+    /// number. Empty while the learned scorer is `off`.
+    pub claims_before: BTreeMap<Arc<str>, u64>,
     /// Gated pods of groups.
     pub gated_members: Arc<Members>,
     /// What Prometheus measures between sites.
@@ -187,9 +190,11 @@ pub struct Site {
     pub report: Option<Arc<SiteReport>>,
     /// Nodes that carry the edge's selector but do not belong to the edge. Placements exclude them.
     pub foreign: Vec<Arc<str>>,
-    /// Number of pods per controller at the site, bound or not. Filled only if it affects decisions (`sitePolicy:
-    /// spread`, `scorer`).
+    /// Number of pods per controller at the site, bound or not. Filled only with `sitePolicy: spread`, and for pods with `spread:
+    /// sites`.
     pub pods_of: Arc<ByNamespace<u64>>,
+    /// Number of pods per controller at the site, bound or not, for the learned scorer. Empty while that is `off`.
+    pub owned: Arc<ByNamespace<u64>>,
     /// Number of pods at the site by their labels. The labels take the place of a controller's uid.
     pub labelled: Arc<ByNamespace<u64>>,
     /// Live pods of groups at the site.
@@ -221,6 +226,7 @@ impl Site {
             report: None,
             foreign: vec![],
             pods_of: Arc::default(),
+            owned: Arc::default(),
             labelled: Arc::default(),
             members: Arc::default(),
             succeeded_members: Arc::default(),

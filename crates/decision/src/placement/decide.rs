@@ -3,8 +3,6 @@
 //! It is pure: the same arguments give the same verdict. `docs/guide/decide.md` has the rules for
 //! users.
 
-use std::borrow::Cow;
-
 use crate::config::{Config, InvalidSlo};
 use crate::model::site_restriction::SiteRestriction;
 use crate::model::slo::{self, Intent, Management, SloFault};
@@ -38,7 +36,15 @@ pub(super) const MAX_COMPARISONS: usize = 500_000;
 /// How long after its timestamp a placement counts as edgeward's own when a pod is reviewed again.
 const REINVOCATION: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 
-/// Decides where the pod runs. It never fails and does no I/O. Cost: a pass over the nodes of every site.
+/// Decides where the pod runs, with scores of the learned scorer that are computed now. For callers that do not hold the ledger's
+/// lock. Cost: that of [`decide`] and [`CloudScores::of`].
+pub fn decide_with_scores<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config, now: Now) -> Verdict<'s> {
+    let scores = CloudScores::of(workload, room.snapshot, config, now.moment);
+    decide(workload, &room.with_scores(scores.as_ref()), config, now)
+}
+
+/// Decides where the pod runs. The learned scorer has a say only if the room has its scores. It never fails and does no I/O. Cost:
+/// a pass over the nodes of every site.
 pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config, now: Now) -> Verdict<'s> {
     let workload = &*located_beside(workload, room.snapshot, room.ledger, now.moment);
     if let Some(reason) = bypass(workload, room, config, now) {
@@ -66,10 +72,6 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         let (name, scores) = room.snapshot.profiles.get_key_value(name)?;
         Some((&**name, &**scores))
     });
-    let learned = match room.cloud_scores {
-        Some(known) => Some(Cow::Borrowed(&known.scores)),
-        None => CloudScores::of(workload, room.snapshot, config, now.moment).map(|own| Cow::Owned(own.scores)),
-    };
     let case = Case {
         workload,
         intent,
@@ -80,7 +82,6 @@ pub fn decide<'s>(workload: &Workload<'_>, room: &Room<'s, '_>, config: &Config,
         config,
         now,
         profile: profile.map(|(_, scores)| scores),
-        learned,
     };
     let verdict = decide_case(&case);
     warnings.extend(verdict.warnings);
@@ -167,9 +168,12 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
         false => act(&facts),
     };
     let edge = || sites.iter().find(|site| rank::is_edge(site));
+    let learned = matches!(act, Act::PlaceGood)
+        .then(|| rank::learned(case, &sites))
+        .flatten();
     let chosen = match act {
         Act::PlaceEdge => edge(),
-        Act::PlaceGood => rank::best_good(case, &sites),
+        Act::PlaceGood => rank::best_good(case, &sites, learned.as_ref()),
         Act::PlaceLate => rank::best_late_cloud(case, &sites),
         Act::PlaceBest => rank::best_possible(sites.iter()),
         Act::Gate | Act::PassThrough => None,
@@ -207,7 +211,7 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
         (0, Act::PassThrough) => Reason::EdgeSiteMissing,
         (0, Act::Gate) if is_held => Reason::HeldGroup,
         _ if waits_for_site => Reason::HeldSiteAway,
-        row => reason(case, &sites, &facts, row, chosen),
+        row => reason(case, &sites, &facts, row, chosen, learned.as_ref()),
     };
     let node = match chosen {
         Some(chosen) => case.room.best_node(&case.workload.request, &chosen.fitting),
@@ -229,9 +233,7 @@ fn decide_case<'s>(case: &Case<'_, 's>) -> Verdict<'s> {
         warnings: warnings(case, &sites, reason, chosen),
         rtt: rtt(case, &sites, chosen),
         profile: None,
-        learned: chosen
-            .and_then(|_| rank::learned(case, &sites))
-            .filter(|_| matches!(act, Act::PlaceGood)),
+        learned: learned.filter(|_| chosen.is_some()),
         members: members
             .filter(|members| members.existing < members.size)
             .map(|members| (members.existing, members.size)),

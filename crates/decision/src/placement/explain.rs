@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use crate::config::Explain;
 use crate::document::without_nulls;
 use crate::model::group::UNKNOWN_SIZE;
-use crate::model::scorer::ONE;
 use crate::model::scores::Score;
 use crate::placement::filters::group::Far;
 use crate::placement::verdict::{Assessment, RefusalCode, Verdict};
@@ -92,16 +91,13 @@ fn least_length(assessment: &Assessment<'_>) -> usize {
     assessment.site.name().len() + 12 + eta + codes.sum::<usize>()
 }
 
-/// The score of a good cloud by a learned scorer that decides.
+/// The score of a site by the learned scorer, if the scorer is active and compared the site.
 fn learned_score(verdict: &Verdict<'_>, site: &Assessment<'_>) -> Option<Score> {
-    verdict.learned.filter(|learned| learned.is_active)?;
-    shown_score(site)
-}
-
-/// The score of a good cloud by the learned scorer, as a number.
-pub fn shown_score(site: &Assessment<'_>) -> Option<Score> {
-    let score = site.learned.filter(|_| site.is_good())?;
-    Score::of(score as f64 / ONE as f64)
+    verdict
+        .learned
+        .as_ref()
+        .filter(|learned| learned.is_active)?
+        .score(site.site)
 }
 
 /// A site's entry of the short form.

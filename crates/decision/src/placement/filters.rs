@@ -12,12 +12,8 @@ mod time;
 pub(super) mod traits;
 mod wan;
 
-use std::borrow::Cow;
-
 use crate::config::Config;
-use crate::model::scorer::Scores;
 use crate::model::scores::ProfileScores;
-use crate::model::site::SiteKind;
 use crate::model::slo::{Intent, Slo};
 use crate::model::snapshot::Site;
 use crate::model::workload::Workload;
@@ -42,8 +38,6 @@ pub(super) struct Case<'c, 's> {
     pub(super) now: Now,
     /// Scores of the pod's performance profile.
     pub(super) profile: Option<&'s ProfileScores>,
-    /// Scores of the clouds by the learned scorer.
-    pub(super) learned: Option<Cow<'c, Scores>>,
 }
 
 type Filter = fn(&Case<'_, '_>, &Assessment<'_>) -> Option<Refusal>;
@@ -94,11 +88,6 @@ impl Case<'_, '_> {
 pub(super) fn assess<'s>(case: &Case<'_, 's>) -> Vec<Assessment<'s>> {
     let sites = &case.room.snapshot.sites;
     let mut found: Vec<_> = sites.iter().map(|site| assess_site(case, site)).collect();
-    let clouds = found.iter_mut().filter(|site| site.site.kind() == SiteKind::Cloud);
-    let scores = case.learned.iter().flat_map(|scores| &scores.of);
-    clouds
-        .zip(scores)
-        .for_each(|(cloud, score)| cloud.learned = Some(*score));
     group::refuse(case, &mut found);
     found
 }
@@ -161,7 +150,6 @@ fn unfiltered<'s>(case: &Case<'_, 's>, site: &'s Site) -> Assessment<'s> {
             let has_component = group::has_component(case, site);
             profile.score_of_pod(site.name(), missing_optional, has_component, case.now.moment)
         }),
-        learned: None,
         usable,
         fitting,
         refusals: vec![],

@@ -1,51 +1,75 @@
 //! The order of sites with the same standing.
 
-use std::cmp::Reverse;
-
 use crate::config::{ScorerMode, SitePolicy};
+use crate::model::scorer::WIDTH;
 use crate::model::site::SiteKind;
 use crate::model::snapshot::Site;
+use crate::placement::features::clouds;
 use crate::placement::filters::Case;
 use crate::placement::verdict::{Assessment, Learned, Standing};
 use edgeward_kube::units::Micros;
 
 /// The best good site. Sites that suit the pod's group come first, then sites that the pod's profile ranks first, then the edge. Among
 /// clouds, the choice of the learned scorer comes first. Then the order of `sitePolicy` counts, then the lowest ETA, then the first name.
-pub(super) fn best_good<'a, 's>(case: &Case<'_, 's>, sites: &'a [Assessment<'s>]) -> Option<&'a Assessment<'s>> {
-    let leaders = profile_leaders(case, good_for_group(sites));
-    let edge = leaders.iter().find(|site| is_edge(site)).copied();
-    let learned = || {
-        let choice = learned_choice(case, sites)?;
-        leaders.iter().find(|site| std::ptr::eq(site.site, choice)).copied()
-    };
-    edge.or_else(learned).or_else(|| best_by_rules(case, &leaders))
+/// `learned` is what [`learned`] returns for these sites.
+pub(super) fn best_good<'a, 's>(
+    case: &Case<'_, 's>,
+    sites: &'a [Assessment<'s>],
+    learned: Option<&Learned<'s>>,
+) -> Option<&'a Assessment<'s>> {
+    let leaders = leaders(case, sites);
+    let choice = learned
+        .filter(|learned| learned.is_active)
+        .and_then(|learned| learned.choice);
+    match choice {
+        Some(choice) => leaders.into_iter().find(|site| std::ptr::eq(site.site, choice)),
+        None => best_by_rules(case, &leaders),
+    }
 }
 
 fn best_by_rules<'a, 's>(case: &Case<'_, 's>, leaders: &[&'a Assessment<'s>]) -> Option<&'a Assessment<'s>> {
-    let leaders = leaders.iter().copied();
-    leaders.min_by_key(|site| (policy_rank(case, site), eta(site)))
-}
-
-/// The choice of the learned scorer among the good sites that the profile ranks first. `None` without a scorer, or unless these are
-/// two or more clouds and no edge.
-pub(super) fn learned<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> Option<Learned<'s>> {
-    let scores = case.learned.as_ref()?;
-    let leaders = profile_leaders(case, good_for_group(sites));
-    let scored: Option<Vec<_>> = leaders.iter().map(|site| Some((site.learned?, site.site))).collect();
-    let mut scored = scored.filter(|scored| scored.len() > 1)?;
-    scored.sort_by_key(|(score, _)| Reverse(*score));
-    let lead = scored[0].0.saturating_sub(scored[1].0);
-    Some(Learned {
-        is_active: case.config.scorer.mode == ScorerMode::Active,
-        choice: (lead >= scores.margin.max(1)).then_some(scored[0].1),
-        rules: best_by_rules(case, &leaders)?.site,
-        outside: scores.outside,
+    let edge = leaders.iter().copied().find(|site| is_edge(site));
+    edge.or_else(|| {
+        let leaders = leaders.iter().copied();
+        leaders.min_by_key(|site| (policy_rank(case, site), eta(site)))
     })
 }
 
-/// The cloud that the learned scorer decides for.
-pub(super) fn learned_choice<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> Option<&'s Site> {
-    learned(case, sites).filter(|learned| learned.is_active)?.choice
+/// The choice of the learned scorer among the good sites that the profile ranks first. `None` without scores, or unless these are
+/// two or more clouds and no edge.
+pub(super) fn learned<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>]) -> Option<Learned<'s>> {
+    let known = case.room.cloud_scores?;
+    let leaders = leaders(case, sites);
+    if leaders.len() < 2 || leaders.iter().any(|site| is_edge(site)) {
+        return None;
+    }
+    let mut learned = Learned {
+        is_active: case.config.scorer.mode == ScorerMode::Active,
+        scores: vec![],
+        choice: None,
+        rules: best_by_rules(case, &leaders)?.site,
+        outside: [false; WIDTH],
+    };
+    for (i, site) in clouds(case.room.snapshot).enumerate() {
+        if leaders.iter().any(|leader| std::ptr::eq(leader.site, site)) {
+            learned.scores.push((site, *known.of.get(i)?));
+            let outside = learned
+                .outside
+                .iter_mut()
+                .zip(known.outside.get(i).into_iter().flatten());
+            outside.for_each(|(any, of_cloud)| *any |= of_cloud);
+        }
+    }
+    let (best, score) = *learned.scores.iter().max_by_key(|(_, score)| *score)?;
+    let others = learned.scores.iter().filter(|(site, _)| !std::ptr::eq(*site, best));
+    let second = others.map(|(_, score)| *score).max()?;
+    learned.choice = (score.saturating_sub(second) >= known.margin.max(1)).then_some(best);
+    Some(learned)
+}
+
+/// The good sites that suit the pod's group best and that its profile ranks first.
+fn leaders<'a, 's>(case: &Case<'_, 's>, sites: &'a [Assessment<'s>]) -> Vec<&'a Assessment<'s>> {
+    profile_leaders(case, good_for_group(sites))
 }
 
 /// The good sites that suit the pod's group best.
@@ -59,7 +83,7 @@ fn good_for_group<'a, 's>(sites: &'a [Assessment<'s>]) -> Vec<&'a Assessment<'s>
 pub(super) fn in_order<'s>(case: &Case<'_, 's>, sites: &[Assessment<'s>], with_late: bool) -> Vec<&'s Site> {
     let mut left: Vec<_> = sites.iter().filter(|site| site.is_good()).cloned().collect();
     let mut order = vec![];
-    while let Some(best) = best_good(case, &left).map(|best| best.site) {
+    while let Some(best) = best_good(case, &left, learned(case, &left).as_ref()).map(|best| best.site) {
         order.push(best);
         left.retain(|site| !std::ptr::eq(site.site, best));
     }

@@ -4,7 +4,7 @@ use crate::model::slo::Slo;
 use crate::placement::act::{Act, Facts, Gate, Impossible};
 use crate::placement::filters::Case;
 use crate::placement::rank;
-use crate::placement::verdict::{Assessment, Reason, RefusalCode, Standing};
+use crate::placement::verdict::{Assessment, Learned, Reason, RefusalCode, Standing};
 use crate::placement::wait;
 
 /// The reason for the action of `row`, and for the chosen site if there is one.
@@ -14,6 +14,7 @@ pub(super) fn reason(
     facts: &Facts,
     (row, act): (u8, Act),
     chosen: Option<&Assessment<'_>>,
+    learned: Option<&Learned<'_>>,
 ) -> Reason {
     let Some(chosen) = chosen else {
         return match act {
@@ -34,7 +35,7 @@ pub(super) fn reason(
     if rank::is_edge(chosen) {
         edge_reason(case, sites, chosen, row)
     } else {
-        cloud_reason(case, sites, chosen, row)
+        cloud_reason(case, sites, chosen, row, learned)
     }
 }
 
@@ -52,7 +53,13 @@ fn waits_for_trait(sites: &[Assessment<'_>]) -> bool {
         && possible().all(|site| site.standing() == Standing::Away)
 }
 
-fn cloud_reason(case: &Case<'_, '_>, sites: &[Assessment<'_>], chosen: &Assessment<'_>, row: u8) -> Reason {
+fn cloud_reason(
+    case: &Case<'_, '_>,
+    sites: &[Assessment<'_>],
+    chosen: &Assessment<'_>,
+    row: u8,
+    learned: Option<&Learned<'_>>,
+) -> Reason {
     let edge = sites.iter().find(|site| rank::is_edge(site));
     let is_excluded = |edge: &Assessment<'_>| !edge.is_possible() && !edge.is_refused(RefusalCode::TooLarge);
     let is_pinned = edge.is_none_or(|edge| is_excluded(edge) || edge.site.nodes.is_empty());
@@ -65,7 +72,7 @@ fn cloud_reason(case: &Case<'_, '_>, sites: &[Assessment<'_>], chosen: &Assessme
     match edge.map(Assessment::standing) {
         Some(Standing::Good) => Reason::CloudProfile,
         _ if rank::profile_decides(case, sites) => Reason::CloudProfile,
-        _ if rank::learned_choice(case, sites).is_some() => Reason::CloudLearned,
+        _ if learned.is_some_and(Learned::decides) => Reason::CloudLearned,
         Some(Standing::Late) => Reason::CloudEdgeDeadlineMissed,
         _ => Reason::CloudEdgeNoCapacity,
     }

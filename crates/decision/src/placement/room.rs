@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::model::link::Bandwidth;
 use crate::model::queue_claims::{QueueClaim, QueueClaims};
 use crate::model::report::Shapes;
+use crate::model::scorer::Scores;
 use crate::model::snapshot::{Free, Site, Snapshot};
 use crate::model::workload::{QueueKey, Workload};
 use crate::placement::features::CloudScores;
@@ -40,8 +41,8 @@ pub struct Room<'s, 'l> {
     pub(super) not_offered: &'l [&'l str],
     /// Whether a replica decides about a pod that is being created. Others may do so at the same time.
     pub(super) is_of_arrival: bool,
-    /// Scores of the clouds that were computed before the ledger's lock was taken.
-    pub(super) cloud_scores: Option<&'l CloudScores>,
+    /// Scores of the clouds by the learned scorer, in the order of the snapshot.
+    pub(super) cloud_scores: Option<&'l Scores>,
 }
 
 /// Resources and pod slots that are taken from a node.
@@ -137,10 +138,14 @@ impl<'s, 'l> Room<'s, 'l> {
         }
     }
 
-    /// Room for a pod whose scores were computed already. Scores of another snapshot do not count, and are computed again.
+    /// Room for a pod with these scores of the clouds. They may come from an earlier snapshot. If that had other clouds, they are
+    /// ignored, and `sitePolicy` ranks clouds.
     pub fn with_scores(self, scores: Option<&'l CloudScores>) -> Self {
-        let cloud_scores = scores.filter(|scores| scores.revision == self.snapshot.revision);
-        Self { cloud_scores, ..self }
+        let scores = scores.filter(|scores| scores.is_of(self.snapshot));
+        Self {
+            cloud_scores: scores.map(|scores| &scores.scores),
+            ..self
+        }
     }
 
     /// Room for a pod that is being created.

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::model::remote_room::listed;
 use crate::model::scores::ProfileScores;
-use crate::placement::explain::shown_score;
+use crate::model::snapshot::Site;
 use crate::placement::score::SCORED;
 use crate::placement::verdict::{Assessment, RefusalCode, Verdict};
 use edgeward_kube::excerpt::excerpt;
@@ -45,12 +45,12 @@ pub fn profile(name: &str, profile: &ProfileScores, sites: &[Assessment<'_>]) ->
     format!("profile={name} {scores}margin={margin}, {better} is better, {preferred} is preferred")
 }
 
-/// The scores and the choice of the learned scorer, such as `scorer=active near=0.412 far=0.388, chooses near; sitePolicy: far`. `None` if it has no
-/// say.
+/// The scores and the choice of the learned scorer, such as `scorer=active near=0.412 far=0.388, chooses near; sitePolicy: far`.
+/// `None` if it did not compare clouds.
 pub fn learned(verdict: &Verdict<'_>) -> Option<String> {
     let learned = verdict.learned.as_ref()?;
-    let score = |site: &Assessment<'_>| Some(format!(" {}={}", site.site.name(), shown_score(site)?));
-    let scores: String = verdict.sites.iter().filter_map(score).collect();
+    let score = |(site, _): &(&Site, i64)| Some(format!(" {}={}", site.name(), learned.score(site)?));
+    let scores: String = learned.scores.iter().filter_map(score).collect();
     let mode = if learned.is_active { "active" } else { "shadow" };
     let choice = learned.choice.map_or("none by the margin", |site| site.name());
     Some(format!(

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::config::Confidence;
-use crate::model::scorer::WIDTH;
+use crate::model::scorer::{ONE, WIDTH};
 use crate::model::scores::{ProfileScores, Score};
 use crate::model::slo::SloFault;
 use crate::model::snapshot::Site;
@@ -331,8 +331,6 @@ pub struct Assessment<'s> {
     pub siblings: u64,
     /// The score by the pod's performance profile; `None` without a profile or a score.
     pub score: Option<Score>,
-    /// The score of the cloud by the learned scorer, in units of 1/[`ONE`](crate::model::scorer::ONE). `None` while none is in use.
-    pub learned: Option<i64>,
     /// All refusals, up to the first that is `Never`.
     pub refusals: Vec<Refusal>,
 }
@@ -409,15 +407,17 @@ impl Action<'_> {
 }
 
 /// The choice of the learned scorer among several good clouds.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Learned<'s> {
-    /// Whether it decides.
+    /// Whether its mode is `active`.
     pub is_active: bool,
-    /// The cloud that it ranks first. `None` if no cloud is better than all others by the margin; then `sitePolicy` counts.
+    /// The clouds that it compares, each with its score in units of 1/[`ONE`].
+    pub scores: Vec<(&'s Site, i64)>,
+    /// The cloud that it ranks first. `None` if no cloud is better than all others by the margin; then `sitePolicy` decides.
     pub choice: Option<&'s Site>,
     /// The cloud that `sitePolicy` ranks first.
     pub rules: &'s Site,
-    /// Whether a cloud of the fleet has a value of each feature beyond the trained range.
+    /// For each feature, whether one of these clouds has a value beyond the trained range.
     pub outside: [bool; WIDTH],
 }
 
@@ -434,6 +434,25 @@ words! {
 }
 
 impl Learned<'_> {
+    /// Whether the scorer and not `sitePolicy` chooses the cloud.
+    pub fn decides(&self) -> bool {
+        self.is_active && self.choice.is_some()
+    }
+
+    /// The name of the cloud that a scorer in shadow would choose, if it is not that of `sitePolicy`.
+    pub fn other_choice(&self) -> Option<&str> {
+        let choice = self
+            .choice
+            .filter(|_| !self.is_active && self.agreement() == Agreement::Differs);
+        choice.map(Site::name)
+    }
+
+    /// The score of this site as a number; `None` if it is not compared.
+    pub fn score(&self, site: &Site) -> Option<Score> {
+        let (_, score) = self.scores.iter().find(|(compared, _)| std::ptr::eq(*compared, site))?;
+        Score::of(*score as f64 / ONE as f64)
+    }
+
     /// How the choice compares with that of `sitePolicy`.
     pub fn agreement(&self) -> Agreement {
         match self.choice {

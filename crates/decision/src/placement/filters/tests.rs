@@ -27,7 +27,6 @@ fn said(filter: Filter, site: &str, fleet: &Value, pod: &Value) -> String {
         config: &config,
         now: NOW,
         profile: None,
-        learned: None,
     };
     let site = snapshot.sites.iter().find(|found| found.name() == site).unwrap();
     match filter(&case, &unfiltered(&case, site)) {

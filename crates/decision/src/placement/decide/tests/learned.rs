@@ -1,18 +1,21 @@
 //! The learned scorer ranks good clouds and changes nothing else.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::config::{Explain, ScorerMode};
-use crate::model::scorer::{Network, Scorer, WIDTH};
+use crate::model::scorer::{MAX_FEATURE, Network, Scorer, WIDTH};
 use crate::placement::explain::explain;
 use crate::placement::features::{CloudScores, features};
 use crate::placement::patch::{Stamp, patch};
 use crate::placement::sentences;
 use crate::testkit::{of_network, scorer};
+use edgeward_kube::units::Moment;
 
 fn config(mode: ScorerMode) -> Config {
     let mut config = ungated();
@@ -35,7 +38,12 @@ fn with_scorer<T>(scorer: Scorer, fleet: &Value, mode: ScorerMode, read: impl Fn
     let mut snapshot = testkit::snapshot(fleet);
     snapshot.scorer = Some(Arc::new(scorer));
     let config = config(mode);
-    read(&decide(&workload(&pod(json!({}))), &Room::of(&snapshot), &config, NOW))
+    read(&decide_with_scores(
+        &workload(&pod(json!({}))),
+        &Room::of(&snapshot),
+        &config,
+        NOW,
+    ))
 }
 
 fn placed(verdict: &Verdict<'_>) -> String {
@@ -87,8 +95,8 @@ fn scores_are_explained_where_they_decide() {
 
 #[test]
 fn features_are_ratios_of_what_the_snapshot_shows() {
-    let fleet = with(clouds(), "/sites/2/controllerPods", json!({"shop": {"u": 3}}));
-    let fleet = with(fleet, "/sites/1/controllerPods", json!({"shop": {"u": 1}}));
+    let fleet = with(clouds(), "/sites/2/ownedPods", json!({"shop": {"u": 3}}));
+    let fleet = with(fleet, "/sites/1/ownedPods", json!({"shop": {"u": 1}}));
     let snapshot = testkit::snapshot(&fleet);
     let pod = with(
         pod(json!({"class": "batch", "deadlineMs": "1000", "priority": "10"})),
@@ -121,19 +129,72 @@ fn features_are_ratios_of_what_the_snapshot_shows() {
 }
 
 #[test]
-fn scores_of_another_snapshot_are_computed_again() {
+fn scores_count_while_the_snapshot_has_the_same_clouds() {
     let mut snapshot = testkit::snapshot(&clouds());
-    snapshot.scorer = Some(Arc::new(scorer("rttOverThreshold", -4_096)));
+    snapshot.scorer = Some(Arc::new(cheapest()));
     let (config, workload) = (config(ScorerMode::Active), workload(&pod(json!({}))));
     let before = CloudScores::of(&workload, &snapshot, &config, NOW.moment);
     let decided = |snapshot: &Snapshot| {
         let room = Room::of(snapshot).with_scores(before.as_ref());
         placed(&decide(&workload, &room, &config, NOW))
     };
-    snapshot.scorer = Some(Arc::new(cheapest()));
-    assert_eq!(decided(&snapshot), "near: cloud_learned");
+    // A decision computes no scores itself.
+    snapshot.scorer = None;
     snapshot.revision += 1;
     assert_eq!(decided(&snapshot), "far: cloud_learned");
+    snapshot.sites.swap(1, 2);
+    assert_eq!(decided(&snapshot), "near: cloud_edge_no_capacity");
+}
+
+#[test]
+fn pod_that_may_not_leave_the_edge_has_no_scores() {
+    let mut snapshot = testkit::snapshot(&clouds());
+    snapshot.scorer = Some(Arc::new(cheapest()));
+    let has_scores = |annotations: Value, mode| {
+        let workload = workload(&pod(annotations));
+        CloudScores::of(&workload, &snapshot, &config(mode), NOW.moment).is_some()
+    };
+    assert!(has_scores(json!({}), ScorerMode::Shadow));
+    assert!(!has_scores(json!({}), ScorerMode::Off));
+    assert!(!has_scores(json!({"offloadAllowed": "false"}), ScorerMode::Active));
+}
+
+#[test]
+fn link_that_is_not_fresh_counts_as_unknown() {
+    let mut snapshot = testkit::snapshot(&clouds());
+    let late = snapshot.sites[1].link.as_mut().unwrap();
+    late.as_of = Moment(0);
+    let now = Moment(i64::try_from(Config::default().telemetry_ttl.0).unwrap() + 1);
+    let found = features(&workload(&pod(json!({}))), &snapshot, &Config::default(), now).unwrap();
+    // WAN, ETA, RTT and loss.
+    assert_eq!(found[0][5..9], [MAX_FEATURE; 4]);
+}
+
+#[test]
+fn value_out_of_range_counts_at_compared_clouds_only() {
+    let outside = |fleet: &Value| {
+        let mut ranges = cheapest().ranges;
+        // Both clouds cost 1/4 of the dearest or more, and the full one costs less.
+        ranges[9] = [1_024, 4_096];
+        let scorer = Scorer { ranges, ..cheapest() };
+        with_scorer(scorer, fleet, ScorerMode::Active, |verdict| {
+            verdict.learned.as_ref().unwrap().outside[9]
+        })
+    };
+    let third = |used: i64| {
+        let mut fleet = clouds();
+        let site = json!({"name": "third", "kind": "cloud", "nodeSelector": {"site": "third"}, "costPerHour": 0.01,
+            "wan": {"rttMs": 30, "lossPct": 0}});
+        fleet["sites"].as_array_mut().unwrap().push(site);
+        let mut node = fleet["nodes"][1].clone();
+        node["name"] = json!("third");
+        node["labels"]["site"] = json!("third");
+        node["used"] = json!({"cpu": used});
+        fleet["nodes"].as_array_mut().unwrap().push(node);
+        fleet
+    };
+    assert!(outside(&third(0)));
+    assert!(!outside(&third(9)));
 }
 
 /// Networks with random, saturated and zero weights.
@@ -190,28 +251,47 @@ fn written(verdict: &Verdict<'_>, text: &str, config: &Config) -> String {
     )
 }
 
-proptest! {
-    // `PROPTEST_CASES` may ask for more.
-    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(10_000)))]
+/// Scorers with any network, a margin of at most 2, and for each feature the widest range or one value.
+fn scorers() -> impl Strategy<Value = Scorer> {
+    (networks(), 0..=8_192_u32, any::<[bool; WIDTH]>()).prop_map(|(network, margin, is_narrow)| {
+        let scorer = of_network(network);
+        let mut ranges = scorer.ranges;
+        for (range, is_narrow) in ranges.iter_mut().zip(is_narrow) {
+            if is_narrow {
+                *range = [1_024, 1_024];
+            }
+        }
+        Scorer {
+            margin,
+            ranges,
+            ..scorer
+        }
+    })
+}
 
-    /// The choice is a good cloud, whatever the weights are. Shadow changes no byte, and neither does a scorer without two clouds to
-    /// choose from.
-    #[test]
-    fn scorer_only_ranks_feasible_clouds(fleet in testkit::fleet(), pod in testkit::pod(), network in networks()) {
+/// The choice is a good cloud, whatever the scorer is. Shadow changes no byte, and neither does a scorer without two clouds to choose
+/// from. `PROPTEST_CASES` asks for more cases, as `cargo xtask soak` does.
+#[test]
+fn scorer_only_ranks_feasible_clouds() {
+    let cases = ProptestConfig::default().cases.max(2_000);
+    let (compared, chosen) = (Cell::new(0), Cell::new(0));
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(cases));
+    let inputs = (testkit::fleet(), testkit::pod(), scorers());
+    let outcome = runner.run(&inputs, |(fleet, pod, scorer)| {
         let mut snapshot = testkit::snapshot(&fleet);
-        snapshot.scorer = Some(Arc::new(of_network(network)));
+        snapshot.scorer = Some(Arc::new(scorer));
         let text = pod.to_string();
         let workload = workload(&pod);
         let [off, shadow, active] = ScorerMode::ALL.map(|mode| {
             let config = config(mode);
-            let verdict = decide(&workload, &Room::of(&snapshot), &config, NOW);
+            let verdict = decide_with_scores(&workload, &Room::of(&snapshot), &config, NOW);
             let written = written(&verdict, &text, &config);
             (verdict, written)
         });
         prop_assert_eq!(&off.1, &shadow.1);
         let good = off.0.sites.iter().filter(|site| site.is_good() && !rank::is_edge(site));
         let good: Vec<_> = good.map(|site| site.site.name()).collect();
-        match active.0.learned.and_then(|learned| learned.choice) {
+        match active.0.learned.as_ref().and_then(|learned| learned.choice) {
             None if active.0.learned.is_none() => prop_assert_eq!(&off.1, &active.1),
             None => prop_assert_eq!(placed(&off.0), placed(&active.0)),
             Some(choice) => {
@@ -224,5 +304,14 @@ proptest! {
         if good.len() < 2 {
             prop_assert_eq!(off.1, active.1);
         }
-    }
+        compared.set(compared.get() + u32::from(active.0.learned.is_some()));
+        chosen.set(chosen.get() + u32::from(active.0.learned.is_some_and(|learned| learned.choice.is_some())));
+        Ok(())
+    });
+    outcome.unwrap();
+    let (compared, chosen) = (compared.get(), chosen.get());
+    assert!(
+        compared * 50 > cases && chosen * 100 > cases,
+        "{compared} and {chosen} of {cases}"
+    );
 }
