@@ -123,7 +123,7 @@ fn learned(
     snapshot: Option<&Arc<Snapshot>>,
     context: DecisionContext<'_>,
 ) -> Option<Choice> {
-    verdict.learned?;
+    verdict.learned.as_ref()?;
     let clouds = verdict.sites.iter().filter(|site| site.site.kind() == SiteKind::Cloud);
     let chosen = clouds
         .clone()
