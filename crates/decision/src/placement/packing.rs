@@ -58,7 +58,7 @@ impl<'s, 'w> Packing<'s, 'w> {
         })
     }
 
-    /// Adds the coming pods until there is no room, and returns how many whole sets fit then, at most [`MAX_PODS`].
+    /// Adds the coming pods until there is no room, and returns how many whole sets fit then, at most 200,000.
     /// Nodes are filled one after the other, so sets of different pods may fit more often. Cost: a comparison for each pod that
     /// fits, and for each node and kind of pod.
     pub fn sets(mut self) -> u32 {
