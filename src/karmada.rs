@@ -22,6 +22,7 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 use crate::config::Versions;
+use crate::instruments::logs::news;
 use crate::instruments::metrics::Metrics;
 use crate::observer::Changes;
 use crate::platform::blocking::blocking;
@@ -66,15 +67,15 @@ impl Clusters {
     async fn keep(&self, kubeconfig: &Path, config: &Config) {
         let mut last = String::new();
         loop {
-            let read = self.read(kubeconfig, config).await;
-            let error = read.map_or_else(|error| format!("{error:#}"), |()| String::new());
-            if !error.is_empty() {
-                self.metrics.watch_failures.at([Gvr::CLUSTERS.plural]).inc();
-                if error != last {
-                    tracing::warn!(error, "Clusters of Karmada cannot be read; it is tried again");
+            match self.read(kubeconfig, config).await {
+                Ok(()) => last.clear(),
+                Err(error) => {
+                    self.metrics.watch_failures.at([Gvr::CLUSTERS.plural]).inc();
+                    if let Some(error) = news(&error, &mut last) {
+                        tracing::warn!(error, "Clusters of Karmada cannot be read; it is tried again");
+                    }
                 }
             }
-            last = error;
             tokio::time::sleep(PERIOD).await;
         }
     }

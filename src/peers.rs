@@ -29,12 +29,9 @@ use crate::instruments::metrics::Metrics;
 use crate::platform::clock::Clock;
 use crate::platform::files::{Content, Contents, Watch};
 use crate::platform::random;
-use crate::tls::Member;
+use crate::tls::{self, Member};
 
 use client::{Answer, Client};
-
-/// How often authorities that have expired are dropped.
-const PERIOD: Duration = Duration::from_secs(60);
 
 /// The report of a peer is asked for again after this time, if decisions use it.
 const REPORT_AGE: Micros = Micros::from_secs(8);
@@ -352,45 +349,41 @@ impl Membership {
         }
     }
 
-    /// Takes over new files, and drops authorities that have expired. Bad files are refused with a warning. Returns why the
-    /// present ones cannot be used any more.
-    async fn follow(mut self, tls: RustlsConfig, clock: Clock) -> anyhow::Error {
-        loop {
-            tokio::select! {
-                changed = self.files.changed() => {
-                    match changed.and_then(|contents| self.load(&contents, clock).map(|()| contents)) {
-                        Ok(contents) => {
-                            tracing::info!("new certificate for peers loaded");
-                            self.contents = contents;
-                        }
-                        Err(error) => {
-                            let error = format!("{error:#}");
-                            tracing::warn!(error, "the new certificate for peers is refused, the old one stays");
-                        }
-                    }
-                }
-                () = tokio::time::sleep(PERIOD) => {
-                    let contents: &[Content] = &self.contents;
-                    if let Err(error) = self.load(contents, clock) {
-                        return error.context("the certificate for peers cannot be used any more");
-                    }
-                }
-            }
-            tls.reload_from_config(Arc::clone(&self.member.load().server));
-        }
+    /// Takes over new files. Returns why the present ones cannot be used any more.
+    async fn follow(self, tls: RustlsConfig, clock: Clock) -> anyhow::Error {
+        let Self {
+            id,
+            domain,
+            member,
+            files,
+            contents,
+        } = self;
+        let take = |contents: &[Content]| {
+            load(&id, &domain, &member, contents, clock)?;
+            tls.reload_from_config(Arc::clone(&member.load().server));
+            Ok(())
+        };
+        tls::follow(files, contents, "peers", take).await
     }
+}
 
-    fn load(&self, contents: &[Content], clock: Clock) -> anyhow::Result<()> {
-        let member = Member::read(contents, clock.wall())?;
-        let (domain, id) = of_uri(&member.uri)?;
-        anyhow::ensure!(
-            (&domain, &id) == (&self.domain, &self.id),
-            "it names {}; the id of a cluster cannot change while edgeward runs",
-            member.uri
-        );
-        self.member.store(Arc::new(member));
-        Ok(())
-    }
+/// Takes over these files if they are of the cluster with this id.
+fn load(
+    id: &ClusterId,
+    domain: &str,
+    member: &ArcSwap<Member>,
+    contents: &[Content],
+    clock: Clock,
+) -> anyhow::Result<()> {
+    let new = Member::read(contents, clock.wall())?;
+    let (new_domain, new_id) = of_uri(&new.uri)?;
+    anyhow::ensure!(
+        (&*new_domain, &new_id) == (domain, id),
+        "it names {}; the id of a cluster cannot change while edgeward runs",
+        new.uri
+    );
+    member.store(Arc::new(new));
+    Ok(())
 }
 
 /// The trust domain and the cluster of a URI name.

@@ -24,6 +24,7 @@ use tower::util::MapResponse;
 
 use crate::api::PeerStatus;
 use crate::config::Versions;
+use crate::instruments::logs::news;
 use crate::instruments::metrics::Metrics;
 use crate::observer::Changes;
 use crate::watch::kubeconfig;
@@ -131,11 +132,9 @@ impl Reports {
                 continue;
             };
             self.metrics.watch_failures.at([Gvr::REPORTS.plural]).inc();
-            let error = format!("{error:#}");
-            if error != last_error {
+            if let Some(error) = news(&error, &mut last_error) {
                 let secret = &*secret.name;
                 tracing::warn!(site, secret, error, "the report cannot be read; it is tried again");
-                last_error = error;
             }
             tokio::time::sleep(PAUSE).await;
         }

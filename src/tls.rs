@@ -32,7 +32,7 @@ pub mod stored;
 mod verification;
 
 pub use authority::{Authority, Pem, Service, authorities_in, with_authorities};
-pub use members::{Member, member, of_estimator};
+pub use members::{Member, follow, member, of_estimator};
 pub use pair::Pair;
 pub use served::{Chain, served, shown};
 pub(crate) use served::{connect, with_anybody};

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::{Context, write_status};
 use crate::api::{Peer, PeerSpec, PeerStatus};
 use crate::config::Versions;
-use crate::instruments::logs::LogLimit;
+use crate::instruments::logs::{LogLimit, news};
 use crate::instruments::metrics::Metrics;
 use crate::peers::{self, Membership, Near, NearPeer};
 use crate::reports::{refined_site, site_of};
@@ -97,10 +97,8 @@ impl Peers {
                 Ok((membership, listener)) => self.look(settings, membership, listener).await,
                 Err(error) => error,
             };
-            let error = format!("{error:#}");
-            if error != last {
+            if let Some(error) = news(&error, &mut last) {
                 tracing::warn!(error, "peers cannot be looked for; it is tried again");
-                last = error;
             }
             tokio::time::sleep(PAUSE).await;
         }

@@ -101,6 +101,16 @@ fn log_panics() {
     }));
 }
 
+/// Returns the text of a failure that is tried again, so that equal ones in a row are logged once. `None` if it equals the `last`
+/// one.
+pub fn news(error: &anyhow::Error, last: &mut String) -> Option<String> {
+    let error = format!("{error:#}");
+    (error != *last).then(|| {
+        last.clone_from(&error);
+        error
+    })
+}
+
 /// How many lines of a kind are written at once, and the interval for each further line.
 const BURST: u64 = 10;
 const INTERVAL: Micros = Micros::from_secs(1);

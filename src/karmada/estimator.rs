@@ -23,18 +23,15 @@ use tokio::sync::Semaphore;
 
 use crate::admission::{self, Connections, ESTIMATOR, Open};
 use crate::config::Versions;
-use crate::instruments::logs::LogLimit;
+use crate::instruments::logs::{LogLimit, news};
 use crate::instruments::metrics::Metrics;
 use crate::platform::blocking::blocking;
 use crate::platform::clock::Clock;
-use crate::platform::files::{Contents, Watch};
+use crate::platform::files::{Content, Contents, Watch};
 use crate::tls;
 
 /// Pause after a failure, and timeout of a handshake.
 const PAUSE: Duration = Duration::from_secs(10);
-
-/// How often authorities that have expired are dropped.
-const PERIOD: Duration = Duration::from_secs(60);
 
 /// The most kinds of pods in a call.
 const MAX_KINDS: usize = 100;
@@ -160,10 +157,8 @@ impl Answering {
                 }
                 Err(error) => error,
             };
-            let error = format!("{error:#}");
-            if error != last {
+            if let Some(error) = news(&error, &mut last) {
                 tracing::warn!(error, "Karmada's scheduler is not answered; it is tried again");
-                last = error;
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -192,31 +187,13 @@ impl Answering {
         future::pending().await
     }
 
-    /// Takes over new files, and drops authorities that have expired. Bad files are refused with a warning. Returns why the
-    /// present ones cannot be used any more.
-    async fn follow(&self, mut files: Watch, mut contents: Contents, tls: RustlsConfig) -> anyhow::Error {
-        let now = || self.estimator.clock.wall();
-        loop {
-            tokio::select! {
-                changed = files.changed() => {
-                    match changed.and_then(|new| Ok((tls::of_estimator(&new, now())?, new))) {
-                        Ok((settings, new)) => {
-                            tls.reload_from_config(settings);
-                            contents = new;
-                            tracing::info!("new certificate for Karmada's scheduler loaded");
-                        }
-                        Err(error) => {
-                            let error = format!("{error:#}");
-                            tracing::warn!(error, "the new certificate for Karmada's scheduler is refused, the old one stays");
-                        }
-                    }
-                }
-                () = tokio::time::sleep(PERIOD) => match tls::of_estimator(&contents, now()) {
-                    Ok(settings) => tls.reload_from_config(settings),
-                    Err(error) => return error.context("the certificate for Karmada's scheduler cannot be used any more"),
-                }
-            }
-        }
+    /// Returns why the present certificate cannot be used any more.
+    async fn follow(&self, files: Watch, contents: Contents, tls: RustlsConfig) -> anyhow::Error {
+        let take = |contents: &[Content]| {
+            tls.reload_from_config(tls::of_estimator(contents, self.estimator.clock.wall())?);
+            Ok(())
+        };
+        tls::follow(files, contents, "Karmada's scheduler", take).await
     }
 
     async fn count(self: Arc<Self>, question: Question) -> Result<u32, Status> {

@@ -164,7 +164,8 @@ async fn new_certificate_counts_for_the_same_cluster() {
             bytes: fs::read(&path).unwrap(),
             path,
         });
-        let loaded = answering.membership.load(&contents, Clock::start());
+        let own = &answering.membership;
+        let loaded = super::load(&own.id, &own.domain, &own.member, &contents, Clock::start());
         answering
             .tls
             .reload_from_config(Arc::clone(&answering.membership.member.load().server));

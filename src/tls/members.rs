@@ -2,6 +2,7 @@
 //! `spiffe://DOMAIN/cluster/ID`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use jiff::Timestamp;
@@ -16,7 +17,10 @@ use super::clients::ClientCa;
 use super::served::with_any_name;
 use super::verification::parse;
 use super::{ALPN, Pair, settings};
-use crate::platform::files::Content;
+use crate::platform::files::{Content, Contents, Watch};
+
+/// How often authorities that have expired are dropped.
+const PERIOD: Duration = Duration::from_secs(60);
 
 /// Both sides of mutual TLS. Each side accepts only certificates of the authorities that have not expired.
 #[derive(Clone)]
@@ -72,6 +76,35 @@ fn read(contents: &[Content], now: Timestamp) -> anyhow::Result<(Pair, RootCertS
     let authorities = authorities.roots(now);
     ensure!(!authorities.is_empty(), "all authorities in {path} have expired");
     Ok((pair, authorities, server))
+}
+
+/// Hands new files to `take`, and the present ones every minute, because authorities expire. Bad files are refused with a warning.
+/// Returns why the present ones cannot be used any more. `whom` names the clients in the log.
+pub async fn follow(
+    mut files: Watch,
+    mut contents: Contents,
+    whom: &str,
+    take: impl Fn(&[Content]) -> anyhow::Result<()>,
+) -> anyhow::Error {
+    loop {
+        tokio::select! {
+            changed = files.changed() => match changed.and_then(|new| take(&new).map(|()| new)) {
+                Ok(new) => {
+                    tracing::info!("new certificate for {whom} loaded");
+                    contents = new;
+                }
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::warn!(error, "the new certificate for {whom} is refused, the old one stays");
+                }
+            },
+            () = tokio::time::sleep(PERIOD) => {
+                if let Err(error) = take(&contents) {
+                    return error.context(format!("the certificate for {whom} cannot be used any more"));
+                }
+            }
+        }
+    }
 }
 
 /// The URI name of the member at the other end of a connection, whose chain is verified. `None` if it has none or several.

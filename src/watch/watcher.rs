@@ -15,6 +15,7 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
+use crate::instruments::logs::news;
 use crate::instruments::metrics::Metrics;
 use crate::platform::random;
 
@@ -194,10 +195,8 @@ where
 /// Counts a failure to watch a kind, and logs it unless it equals the `last` logged one.
 pub(crate) fn count_and_log(kind: &'static str, error: impl Into<anyhow::Error>, last: &mut String, metrics: &Metrics) {
     metrics.watch_failures.at([kind]).inc();
-    let error = format!("{:#}", error.into());
-    if error != *last {
+    if let Some(error) = news(&error.into(), last) {
         tracing::warn!(kind, error, "watch failed; it is tried again");
-        *last = error;
     }
 }
 

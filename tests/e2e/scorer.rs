@@ -6,10 +6,8 @@ use edgeward_harness::prelude::*;
 
 use crate::commands::fleet_command;
 
-e2e! { "scorer::ranks_good_clouds", Cluster, ranks_good_clouds }
-/// In shadow the choice is counted and logged. Active, it decides, `why` shows the scores, and a faulty version leaves the last good
-/// one in use.
-fn ranks_good_clouds(fixture: &Fixture<'_>) -> Result<()> {
+/// An edge of two cores and two clouds, and their configuration.
+fn cheap_and_dear<'run>(fixture: &Fixture<'run>) -> Result<(Nodes<'run>, Value)> {
     let nodes = Nodes::new(fixture)?;
     nodes.edge_node("edge-0", "2")?;
     let mut config = nodes.config();
@@ -17,6 +15,14 @@ fn ranks_good_clouds(fixture: &Fixture<'_>) -> Result<()> {
     for (cloud, cost) in [(1, 0.1), (2, 0.4)] {
         config["sites"][cloud]["costPerHour"] = json!(cost);
     }
+    Ok((nodes, config))
+}
+
+e2e! { "scorer::ranks_good_clouds", Cluster, ranks_good_clouds }
+/// In shadow the choice is counted and logged. Active, it decides, `why` shows the scores, and a faulty version leaves the last good
+/// one in use.
+fn ranks_good_clouds(fixture: &Fixture<'_>) -> Result<()> {
+    let (_nodes, mut config) = cheap_and_dear(fixture)?;
     config["sitePolicy"] = json!("lowest-cost");
     let file = fixture.dir.join("scorer.json");
     let dearest = json!(scorer("costOverDearest", 4_096)).to_string();
@@ -61,13 +67,7 @@ fn ranks_good_clouds(fixture: &Fixture<'_>) -> Result<()> {
 e2e! { "scorer::why_shows_the_scores", Cluster, why_shows_the_scores }
 /// The scorer of a ConfigMap decides about a pod, and `why` shows its scores.
 fn why_shows_the_scores(fixture: &Fixture<'_>) -> Result<()> {
-    let nodes = Nodes::new(fixture)?;
-    nodes.edge_node("edge-0", "2")?;
-    let mut config = nodes.config();
-    nodes.put_clouds(&mut config, &["cheap", "dear"])?;
-    for (cloud, cost) in [(1, 0.1), (2, 0.4)] {
-        config["sites"][cloud]["costPerHour"] = json!(cost);
-    }
+    let (_nodes, mut config) = cheap_and_dear(fixture)?;
     config["scorer"] = json!({"mode": "active", "configMap": "learned"});
     let (_edgeward, _registered) = fixture.registered_live(&config)?;
     let map = json!({

@@ -98,7 +98,8 @@ pub(crate) fn karmada() -> Result<PathBuf> {
     module.built(&["1: trimpath, stripped", TAG, &DEFINITIONS.join(" ")], |partial| {
         module.build(&[TAG, "tool"], "", partial)?;
         let sources = PathBuf::from(module.required("github.com/karmada-io/karmada", "Dir")?);
-        let definition = |name| sources.join(format!("charts/karmada/_crds/bases/work/work.karmada.io_{name}.yaml"));
+        let folder = sources.join("charts/karmada/_crds/bases").join("work");
+        let definition = |name| folder.join(format!("work.karmada.io_{name}.yaml"));
         copy_out(&DEFINITIONS.map(definition), &partial.join("crds"))
     })
 }

@@ -237,11 +237,10 @@ impl SharedState {
     /// Scores of the clouds by the learned scorer, for a decision that follows under the ledger's lock. Cost: nothing if the
     /// scorer is `off`.
     fn scores(&self, workload: &Workload<'_>, config: &Config, now: Now) -> Option<CloudScores> {
-        config
-            .scorer
-            .is_on()
-            .then(|| self.snapshot())
-            .and_then(|snapshot| CloudScores::of(workload, &snapshot, config, now.moment))
+        if !config.scorer.is_on() {
+            return None;
+        }
+        CloudScores::of(workload, &self.snapshot(), config, now.moment)
     }
 
     /// Reads the last published snapshot into `read`. No other is published while the ledger's lock is held. Otherwise a

@@ -8,23 +8,26 @@ use crate::placement::room::{Room, Taken, fits_beside};
 use edgeward_kube::node::Node;
 use edgeward_kube::resources::Amounts;
 
-/// The most comparisons of a kind of pod with a node.
-const MAX_PASSES: usize = 500_000;
-
 /// The most pods and sets that are counted.
 const MAX_PODS: u32 = 200_000;
 
 /// A number of pods that are alike.
 pub type Pods<'w> = (Workload<'w>, u32);
 
-/// The nodes of a site with all that is taken from them. Pods are added one by one.
+/// A site, and the pods that are added to it.
 #[derive(Debug)]
 pub struct Packing<'s, 'w> {
+    left: Left<'s>,
+    coming: Vec<Kind<'w>>,
+    set: Vec<Kind<'w>>,
+}
+
+/// The nodes of a site with all that is taken from them. Pods are added one by one.
+#[derive(Debug)]
+struct Left<'s> {
     nodes: Vec<(&'s Node, Taken<'s>)>,
     /// The measured free capacity of the whole site.
     free: Free,
-    coming: Vec<Kind<'w>>,
-    set: Vec<Kind<'w>>,
 }
 
 #[derive(Debug)]
@@ -42,7 +45,7 @@ impl<'s, 'w> Packing<'s, 'w> {
         let all = coming.iter().chain(set);
         let passes = site.nodes().count().saturating_mul(coming.len() + set.len());
         let comparisons = all.map(|(workload, _)| comparisons(workload, room.snapshot));
-        if passes > MAX_PASSES || comparisons.fold(0, usize::saturating_add) > MAX_COMPARISONS {
+        if passes > MAX_COMPARISONS || comparisons.fold(0, usize::saturating_add) > MAX_COMPARISONS {
             return None;
         }
         let kind = |(workload, pods): &'w Pods<'w>| Kind {
@@ -51,8 +54,10 @@ impl<'s, 'w> Packing<'s, 'w> {
             nodes: usable(workload, site, room),
         };
         Some(Self {
-            nodes: site.nodes().map(|node| (node, room.taken(node))).collect(),
-            free: room.free(site),
+            left: Left {
+                nodes: site.nodes().map(|node| (node, room.taken(node))).collect(),
+                free: room.free(site),
+            },
             coming: coming.iter().map(kind).collect(),
             set: set.iter().map(kind).collect(),
         })
@@ -62,17 +67,18 @@ impl<'s, 'w> Packing<'s, 'w> {
     /// Nodes are filled one after the other, so sets of different pods may fit more often. Cost: a comparison for each pod that
     /// fits, and for each node and kind of pod.
     pub fn sets(mut self) -> u32 {
-        for mut kind in std::mem::take(&mut self.coming) {
-            self.place(&mut kind);
+        for kind in &mut self.coming {
+            self.left.place(kind);
         }
-        let mut set = std::mem::take(&mut self.set);
         let mut sets = 0;
-        while sets < MAX_PODS && set.iter_mut().all(|kind| self.place(kind)) {
+        while sets < MAX_PODS && self.set.iter_mut().all(|kind| self.left.place(kind)) {
             sets += 1;
         }
         sets
     }
+}
 
+impl Left<'_> {
     /// Adds the pods of a kind. Returns whether all have a node.
     fn place(&mut self, kind: &mut Kind<'_>) -> bool {
         (0..kind.pods).all(|_| self.place_one(kind))
